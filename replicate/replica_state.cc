@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "replicate/replica_state.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <unordered_map>
+#include <utility>
+
+#include "comm/broadcast.h"
+#include "comm/device_list.h"
+#include "replicate/generator_guard.h"
+#include "replicate/sum_router.h"
+
+namespace lockstep::replicate::internal {
+namespace {
+
+using torch::autograd::Edge;
+namespace variable = torch::autograd::impl;
+
+void run_serially(int64_t n, const std::function<void(int64_t)>& task) {
+  for (int64_t i = 0; i < n; ++i) {
+    task(i);
+  }
+}
+
+// See Note [Replicas Edited In Place]: gives `tensor` the storage, sizes and strides of `source`.
+void alias(const at::Tensor& tensor, const at::Tensor& source) {
+  tensor.unsafeGetTensorImpl()->shallow_copy_from(source.getIntrusivePtr());
+}
+
+// A handle of the same storage that can be written without raising the tensor's version.
+at::Tensor unversioned(const at::Tensor& tensor) { return tensor.variable_data(); }
+
+bool same_layout(const at::Tensor& a, const at::Tensor& b) {
+  return a.dtype() == b.dtype() && a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
+bool same_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
+             b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() &&
+         a.storage_offset() == b.storage_offset();
+}
+
+void check_placement(const char* kind, const std::string& name, const at::Tensor& tensor,
+                     c10::Device device) {
+  TORCH_CHECK(tensor.device() == device, "[replicate] ", kind, " '", name, "' is on ",
+              tensor.device(), ", but the first device of the list is ", device,
+              ": move the module there, or name its device first");
+}
+
+bool has_gradient(const at::Tensor& tensor) {
+  const auto* meta = variable::get_autograd_meta(tensor);
+  return meta != nullptr && meta->requires_grad();
+}
+
+}  // namespace
+
+void check_module_is_on(const torch::nn::Module& module, c10::Device device) {
+  for (const auto& parameter : module.named_parameters()) {
+    check_placement("parameter", parameter.key(), parameter.value(), device);
+  }
+  for (const auto& buffer : module.named_buffers()) {
+    check_placement("buffer", buffer.key(), buffer.value(), device);
+  }
+}
+
+ReplicaState::ReplicaState(std::shared_ptr<torch::nn::Module> module,
+                           std::vector<c10::Device> devices, ReplicateOptions options,
+                           std::unique_ptr<GradientRouter> router)
+    : module_(std::move(module)),
+      devices_(std::move(devices)),
+      options_(std::move(options)),
+      router_(std::move(router)) {
+  TORCH_CHECK(module_ != nullptr, "[replicate] expected a module, got null");
+  TORCH_INTERNAL_ASSERT(!devices_.empty());
+  synchronize();
+}
+
+void ReplicaState::synchronize() {
+  // Storage made in inference mode would be of no use to a later forward that records.
+  const c10::InferenceMode normal_mode(false);
+  const at::NoGradGuard no_grad;
+  if (num_builds_ == 0 || !structure_.matches(*module_)) {
+    build();
+  }
+  // All before the first change: a caller who puts things right after the error may go on.
+  for (const Slot& slot : slots_) {
+    check_placement(slot.is_parameter ? "parameter" : "buffer", slot.name, slot.original,
+                    devices_[0]);
+  }
+  bool moved = false;
+  for (Slot& slot : slots_) {
+    if (!lays_out_like_original(slot)) {
+      adopt_layout(slot);
+      moved = true;
+    }
+  }
+  if (moved) {
+    plan_transfers();
+  }
+  copy_values();
+  follow_modes();
+
+  bool changed = moved || router_->stale();
+  for (size_t i = 0; i < slots_.size() && !changed; ++i) {
+    changed = route_changed(slots_[i]);
+  }
+  if (changed) {
+    route_gradients();
+  }
+}
+
+void ReplicaState::build() {
+  // Before any copy is made: a clone of a module on another device would be wasted work there.
+  check_module_is_on(*module_, devices_[0]);
+  const auto num_replicas = static_cast<int64_t>(devices_.size());
+  std::vector<std::shared_ptr<torch::nn::Module>> replicas(devices_.size());
+  std::vector<Pairs> pairs(devices_.size());
+  {
+    const GeneratorGuard generator;
+    (options_.executor ? options_.executor : Executor(run_serially))(num_replicas, [&](int64_t r) {
+      const c10::InferenceMode normal_mode(false);
+      const at::NoGradGuard no_grad;
+      replicas[r] = make_twin(module_, devices_[r], options_);
+      pairs[r] = pair_with_twin(module_, replicas[r], devices_[r]);
+    });
+  }
+  replicas_ = std::move(replicas);
+  slots_.clear();
+  transfers_.clear();
+  modules_.assign(devices_.size(), {});
+  for (size_t r = 0; r < devices_.size(); ++r) {
+    std::unordered_map<const c10::TensorImpl*, size_t> slot_of;
+    for (size_t s = 0; s < slots_.size(); ++s) {
+      slot_of.emplace(slots_[s].original.unsafeGetTensorImpl(), s);
+    }
+    for (const TensorPair& pair : pairs[r].tensors) {
+      const auto [entry, is_new] =
+          slot_of.emplace(pair.original.unsafeGetTensorImpl(), slots_.size());
+      if (is_new) {
+        slots_.push_back({pair.name, pair.original, pair.is_parameter, {}, {}, {}});
+        slots_.back().handles.resize(devices_.size());
+      }
+      Slot& slot = slots_[entry->second];
+      slot.is_parameter = slot.is_parameter || pair.is_parameter;
+      slot.handles[r].push_back(pair.twin);
+    }
+    modules_[r] = std::move(pairs[r].modules);
+  }
+  seen_versions_.clear();
+  for (Slot& slot : slots_) {
+    adopt_layout(slot);
+    seen_versions_.push_back(slot.original.is_inference() ? 0 : slot.original._version());
+  }
+  structure_ = Structure(*module_);
+  ++num_builds_;
+  plan_transfers();
+  route_gradients();
+}
+
+bool ReplicaState::shares_storage(const Slot& slot, size_t replica) const {
+  return replica == 0 ||
+         (slot.is_parameter && options_.share_parameters && devices_[replica] == devices_[0]);
+}
+
+bool ReplicaState::lays_out_like_original(const Slot& slot) const {
+  // Replica 0 always shares the original's memory, so it shows whether that is another one now.
+  const at::Tensor& witness = slot.handles[0].front();
+  return slot.original.layout() == c10::kStrided && same_memory(witness, slot.original) &&
+         same_layout(witness, slot.original);
+}
+
+void ReplicaState::adopt_layout(Slot& slot) {
+  for (size_t r = 0; r < devices_.size(); ++r) {
+    const bool shares = shares_storage(slot, r);
+    const at::Tensor own =
+        shares ? at::Tensor() : slot.original.detach().to(devices_[r], false, /*copy=*/true);
+    const at::Tensor& source = shares ? slot.original : own;
+    const auto& version = variable::version_counter(source);
+    for (const at::Tensor& handle : slot.handles[r]) {
+      alias(handle, source);
+      variable::set_version_counter(handle, version);
+    }
+  }
+}
+
+void ReplicaState::plan_transfers() {
+  transfers_.clear();
+  // Replicas that own the same tensors are served together: all, or the buffers only.
+  for (size_t r = 1; r < devices_.size(); ++r) {
+    Transfer transfer;
+    std::vector<at::Tensor> copies;
+    for (const Slot& slot : slots_) {
+      if (!shares_storage(slot, r) && slot.original.layout() == c10::kStrided) {
+        transfer.sources.push_back(unversioned(slot.original));
+        copies.push_back(unversioned(slot.handles[r].front()));
+      }
+    }
+    if (!transfers_.empty() && transfers_.back().sources.size() == copies.size()) {
+      transfers_.back().copies.push_back(std::move(copies));
+      transfers_.back().replicas.push_back(r);
+      continue;
+    }
+    transfer.copies.push_back(std::move(copies));
+    transfer.replicas.push_back(r);
+    transfers_.push_back(std::move(transfer));
+  }
+}
+
+void ReplicaState::copy_values() {
+  comm::CoalesceOptions options;
+  options.buffer_bytes = options_.buffer_bytes;
+  options.collectives = options_.collectives;
+  for (const Transfer& transfer : transfers_) {
+    if (!transfer.sources.empty()) {
+      comm::broadcast_coalesced_out(transfer.sources, transfer.copies, options);
+    }
+  }
+  // The copies above leave versions alone, so that two forwards of an unchanged module may come
+  // before a backward. After a change a graph made before it must not be used any more.
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    const Slot& slot = slots_[s];
+    if (slot.original.is_inference()) {
+      continue;
+    }
+    const auto version = static_cast<uint32_t>(slot.original._version());
+    if (version == seen_versions_[s]) {
+      continue;
+    }
+    seen_versions_[s] = version;
+    for (size_t r = 1; r < devices_.size(); ++r) {
+      if (!shares_storage(slot, r)) {
+        slot.handles[r].front().unsafeGetTensorImpl()->bump_version();
+      }
+    }
+  }
+}
+
+void ReplicaState::follow_modes() {
+  for (const auto& modules : modules_) {
+    // Parents come first, so a child that differs from its parent is put right after it.
+    for (const ModulePair& pair : modules) {
+      if (pair.twin->is_training() != pair.original->is_training()) {
+        pair.twin->train(pair.original->is_training());
+      }
+    }
+  }
+}
+
+bool ReplicaState::route_changed(const Slot& slot) {
+  if (has_gradient(slot.original) != slot.edge.is_valid()) {
+    return true;
+  }
+  if (!slot.edge.is_valid()) {
+    return false;
+  }
+  const auto* meta = variable::get_autograd_meta(slot.original);
+  if (meta->grad_fn_ != nullptr || meta->is_view_) {
+    return variable::gradient_edge(slot.original) != slot.edge;
+  }
+  // Compared without locking either, which would cost more than all the rest of a synchronisation.
+  return meta->grad_accumulator_.owner_before(slot.function) ||
+         slot.function.owner_before(meta->grad_accumulator_);
+}
+
+void ReplicaState::route_gradients() {
+  // An accumulator remembers its tensor's shape. Let go of all first, so that one whose tensor has
+  // another shape now is made anew.
+  router_->clear();
+  for (Slot& slot : slots_) {
+    slot.edge = Edge();
+    for (const auto& handles : slot.handles) {
+      for (const at::Tensor& handle : handles) {
+        variable::set_gradient_edge(handle, Edge());
+        handle.set_requires_grad(false);
+      }
+    }
+  }
+  std::vector<RoutedTensor> routed;
+  std::vector<Slot*> trainable;
+  for (Slot& slot : slots_) {
+    if (!has_gradient(slot.original)) {
+      continue;
+    }
+    slot.edge = variable::gradient_edge(slot.original);
+    slot.function = slot.edge.function;
+    RoutedTensor tensor{slot.original, slot.edge, {}};
+    for (const auto& handles : slot.handles) {
+      tensor.replicas.push_back(handles.front());
+    }
+    routed.push_back(std::move(tensor));
+    trainable.push_back(&slot);
+  }
+  const auto edges = router_->route(routed);
+  TORCH_INTERNAL_ASSERT(edges.size() == devices_.size());
+  for (size_t r = 0; r < devices_.size(); ++r) {
+    for (size_t i = 0; i < trainable.size(); ++i) {
+      for (const at::Tensor& handle : trainable[i]->handles[r]) {
+        variable::set_gradient_edge(handle, edges[r][i]);
+      }
+    }
+  }
+}
+
+std::unique_ptr<ReplicaState> make_replica_state(std::shared_ptr<torch::nn::Module> module,
+                                                 c10::ArrayRef<c10::Device> devices,
+                                                 const ReplicateOptions& options) {
+  auto normalized = comm::normalize_devices("replicate", devices);
+  comm::CoalesceOptions coalesce;
+  coalesce.buffer_bytes = options.buffer_bytes;
+  coalesce.collectives = options.collectives;
+  auto router = std::make_unique<SumRouter>(normalized, coalesce);
+  return std::make_unique<ReplicaState>(std::move(module), std::move(normalized), options,
+                                        std::move(router));
+}
+
+}  // namespace lockstep::replicate::internal

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// twin.h: a structural copy of a module, and which of its tensors belongs to which of the original.
+// Internal to replicate; values, gradients and modes are the business of replica_state.h.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "replicate/replicate_options.h"
+
+namespace lockstep::replicate::internal {
+
+// A tensor of the original under one of its names, and the twin's handle of the same name.
+struct TensorPair {
+  std::string name;
+  at::Tensor original;
+  at::Tensor twin;
+  bool is_parameter = false;
+};
+
+// A module of the original and the one at the same place in the twin.
+struct ModulePair {
+  const torch::nn::Module* original;
+  torch::nn::Module* twin;
+};
+
+struct Pairs {
+  std::vector<ModulePair> modules;  // parents before children
+  std::vector<TensorPair> tensors;  // a tensor with several names comes once per name
+};
+
+// Returns a module of the structure of `original` on `device`, by options.factory, Replicatable or
+// clone(), whichever applies first. Never writes to the original.
+// Throws: c10::Error naming the concrete type and the three ways, if none applies; one naming the
+//   tensors that reset() does not register, if clone() fails for that.
+std::shared_ptr<torch::nn::Module> make_twin(const std::shared_ptr<torch::nn::Module>& original,
+                                             c10::Device device, const ReplicateOptions& options);
+
+// Pairs the modules and tensors of both trees, by name where the names agree, else by order.
+// Undefined tensors are left out. Extra tensors of a Replicatable become tensors of the twin's own.
+// Throws: c10::Error naming the module and the tensor if the trees differ.
+Pairs pair_with_twin(const std::shared_ptr<torch::nn::Module>& original,
+                     const std::shared_ptr<torch::nn::Module>& twin, c10::Device device);
+
+}  // namespace lockstep::replicate::internal
