@@ -10,11 +10,9 @@ COPTS = [
     "-Wextra",
 ]
 
-# Known to clang only (--config=clang); gcc's toolchain ignores them.
-FEATURES = [
-    "layering_check",
-    "parse_headers",
-]
+# Known to clang only (--config=clang): a file may include only headers of its
+# direct deps. gcc's toolchain ignores it.
+FEATURES = ["layering_check"]
 
 def lockstep_library(name, srcs = None, hdrs = None, deps = [], copts = [], features = [], **kwargs):
     """A library of one header and its .cc file.

@@ -10,14 +10,11 @@ constraint_value(
     constraint_setting = ":never",
 )
 
-# The header tree is one input, a folder: 9,400 files as single inputs would be
-# 9,400 symbolic links in the sandbox of every compilation.
+HEADERS = ["abi/torch/headeronly/macros/Macros.h"] + %{headers}
+
 cc_library(
     name = "headers",
-    hdrs = [
-        "abi/torch/headeronly/macros/Macros.h",
-        "include",
-    ],
+    textual_hdrs = HEADERS,
     includes = [
         "abi",
         "include",
@@ -37,6 +34,7 @@ filegroup(
 cc_library(
     name = "cpu",
     srcs = %{cpu_libraries},
+    textual_hdrs = HEADERS,
     deps = [":headers"],
 )
 
@@ -56,6 +54,7 @@ cc_library(
         "-Wl,--as-needed",
     ],
     target_compatible_with = %{cuda_compatible},
+    textual_hdrs = HEADERS,
     deps = [
         ":cpu",
         "@cuda//:headers",

@@ -4,7 +4,7 @@ package(default_visibility = ["//visibility:public"])
 
 cc_library(
     name = "headers",
-    hdrs = ["include"],
+    textual_hdrs = %{headers},
     includes = ["include"],
 )
 
