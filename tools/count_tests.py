@@ -63,7 +63,7 @@ def main():
     for workspace in [pathlib.Path(argument) for argument in sys.argv[1:]]:
         labels, optional = tests_of(workspace)
         for label in labels:
-            result = workspace / "bazel-testlogs" / label.lstrip("/").replace(":", "/") / "test.xml"
+            result = workspace / "bazel-testlogs" / label.replace(":", "/").lstrip("/") / "test.xml"
             if result.exists():
                 cases = list(cases_of(result))
             else:
