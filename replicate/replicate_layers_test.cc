@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // LibTorch's own layers and containers as replicas: each trains as on one device.
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
@@ -31,6 +32,9 @@ using lockstep::testing::Tolerance;
 
 class ReplicateLayersTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
  protected:
+  // Tensors this small cost a busy machine seconds when several threads wait for each other.
+  ReplicateLayersTest() { at::set_num_threads(1); }
+
   const std::vector<c10::Device>& devices() const { return GetParam().devices; }
 };
 LOCKSTEP_INSTANTIATE_DEVICE_SETS(ReplicateLayersTest);
