@@ -10,7 +10,13 @@ __attribute__((visibility("default"))) const char* __tsan_default_suppressions()
       // absl::Mutex hands a thread's identity, fresh from mmap, to the thread that wakes it, over a
       // futex word that the sanitizer doesn't take as an order.
       "race:DoAllocWithArena\n"
-      "race:absl::*::synchronization_internal::Waiter::*\n";
+      "race:absl::*::synchronization_internal::Waiter::*\n"
+      // LibTorch marks a node that is somebody's next edge, each time anew and from any thread that
+      // builds a graph on it, by writing the same value to a plain bool.
+      "race:torch::autograd::Node::topological_nr\n"
+      // LibTorch's libraries are not instrumented, so that the count of references which orders the
+      // last use of an accumulator before its end is not seen.
+      "race:torch::autograd::impl::grad_accumulator\n";
 }
 
 __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
