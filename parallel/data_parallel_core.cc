@@ -18,7 +18,6 @@
 #include "comm/scatter.h"
 #include "parallel/parallel_apply.h"
 #include "parallel/replica_backward.h"
-#include "replicate/sum_router.h"
 
 namespace lockstep::parallel::internal {
 namespace {
@@ -151,11 +150,7 @@ DataParallelCore::DataParallelCore(const char* name, std::shared_ptr<torch::nn::
     relays_ = relays.get();
     state_ = std::make_unique<ReplicaState>(module_, devices_, replicate, std::move(relays));
   } else {
-    comm::CoalesceOptions coalesce;
-    coalesce.buffer_bytes = replicate.buffer_bytes;
-    coalesce.collectives = replicate.collectives;
-    auto router = std::make_unique<replicate::internal::SumRouter>(devices_, coalesce);
-    state_ = std::make_unique<ReplicaState>(module_, devices_, replicate, std::move(router));
+    state_ = replicate::internal::make_replica_state(module_, devices_, replicate);
   }
 }
 
