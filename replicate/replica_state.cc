@@ -21,6 +21,8 @@ namespace {
 using torch::autograd::Edge;
 namespace variable = torch::autograd::impl;
 
+constexpr size_t kAhead = 8;  // tensors; far enough for their cache lines to arrive from memory
+
 void run_serially(int64_t n, const std::function<void(int64_t)>& task) {
   for (int64_t i = 0; i < n; ++i) {
     task(i);
@@ -34,16 +36,6 @@ void alias(const at::Tensor& tensor, const at::Tensor& source) {
 
 // A handle of the same storage that can be written without raising the tensor's version.
 at::Tensor unversioned(const at::Tensor& tensor) { return tensor.variable_data(); }
-
-bool same_layout(const at::Tensor& a, const at::Tensor& b) {
-  return a.dtype() == b.dtype() && a.sizes() == b.sizes() && a.strides() == b.strides();
-}
-
-bool same_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
-             b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() &&
-         a.storage_offset() == b.storage_offset();
-}
 
 void check_placement(const char* kind, const std::string& name, const at::Tensor& tensor,
                      c10::Device device) {
@@ -84,32 +76,36 @@ void ReplicaState::synchronize() {
   // Storage made in inference mode would be of no use to a later forward that records.
   const c10::InferenceMode normal_mode(false);
   const at::NoGradGuard no_grad;
-  if (num_builds_ == 0 || !structure_.matches(*module_)) {
+  // Without snapshots the last synchronisation ended in an error half-way.
+  if (num_builds_ == 0 || snapshots_.size() != slots_.size() || !structure_.matches(*module_)) {
     build();
   }
-  // All before the first change: a caller who puts things right after the error may go on.
-  for (const Slot& slot : slots_) {
-    check_placement(slot.is_parameter ? "parameter" : "buffer", slot.name, slot.original,
-                    devices_[0]);
-  }
+  // One pass, since every tensor costs cache misses, and all of it before the first change: a caller
+  // who puts things right after the error may go on.
   bool moved = false;
-  for (Slot& slot : slots_) {
-    if (!lays_out_like_original(slot)) {
-      adopt_layout(slot);
+  bool rerouted = router_->stale();
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    if (s + kAhead < slots_.size()) {
+      snapshots_[s + kAhead].prefetch();
+    }
+    if (!snapshots_[s].same_layout()) {
+      check_placement(slots_[s].is_parameter ? "parameter" : "buffer", slots_[s].name,
+                      slots_[s].original, devices_[0]);
       moved = true;
     }
+    rerouted = rerouted || !snapshots_[s].same_edge();
   }
   if (moved) {
+    for (size_t s = 0; s < slots_.size(); ++s) {
+      if (!snapshots_[s].same_layout()) {
+        adopt_layout(slots_[s]);
+      }
+    }
     plan_transfers();
   }
   copy_values();
   follow_modes();
-
-  bool changed = moved || router_->stale();
-  for (size_t i = 0; i < slots_.size() && !changed; ++i) {
-    changed = route_changed(slots_[i]);
-  }
-  if (changed) {
+  if (moved || rerouted) {
     route_gradients();
   }
 }
@@ -131,6 +127,7 @@ void ReplicaState::build() {
   }
   replicas_ = std::move(replicas);
   slots_.clear();
+  snapshots_.clear();
   transfers_.clear();
   modules_.assign(devices_.size(), {});
   for (size_t r = 0; r < devices_.size(); ++r) {
@@ -142,7 +139,7 @@ void ReplicaState::build() {
       const auto [entry, is_new] =
           slot_of.emplace(pair.original.unsafeGetTensorImpl(), slots_.size());
       if (is_new) {
-        slots_.push_back({pair.name, pair.original, pair.is_parameter, {}, {}, {}});
+        slots_.push_back({pair.name, pair.original, pair.is_parameter, {}});
         slots_.back().handles.resize(devices_.size());
       }
       Slot& slot = slots_[entry->second];
@@ -167,13 +164,6 @@ bool ReplicaState::shares_storage(const Slot& slot, size_t replica) const {
          (slot.is_parameter && options_.share_parameters && devices_[replica] == devices_[0]);
 }
 
-bool ReplicaState::lays_out_like_original(const Slot& slot) const {
-  // Replica 0 always shares the original's memory, so it shows whether that is another one now.
-  const at::Tensor& witness = slot.handles[0].front();
-  return slot.original.layout() == c10::kStrided && same_memory(witness, slot.original) &&
-         same_layout(witness, slot.original);
-}
-
 void ReplicaState::adopt_layout(Slot& slot) {
   for (size_t r = 0; r < devices_.size(); ++r) {
     const bool shares = shares_storage(slot, r);
@@ -190,6 +180,15 @@ void ReplicaState::adopt_layout(Slot& slot) {
 
 void ReplicaState::plan_transfers() {
   transfers_.clear();
+  owned_somewhere_.clear();
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    for (size_t r = 1; r < devices_.size(); ++r) {
+      if (!shares_storage(slots_[s], r)) {
+        owned_somewhere_.push_back(s);
+        break;
+      }
+    }
+  }
   // Replicas that own the same tensors are served together: all, or the buffers only.
   for (size_t r = 1; r < devices_.size(); ++r) {
     Transfer transfer;
@@ -222,7 +221,7 @@ void ReplicaState::copy_values() {
   }
   // The copies above leave versions alone, so that two forwards of an unchanged module may come
   // before a backward. After a change a graph made before it must not be used any more.
-  for (size_t s = 0; s < slots_.size(); ++s) {
+  for (const size_t s : owned_somewhere_) {
     const Slot& slot = slots_[s];
     if (slot.original.is_inference()) {
       continue;
@@ -251,28 +250,12 @@ void ReplicaState::follow_modes() {
   }
 }
 
-bool ReplicaState::route_changed(const Slot& slot) {
-  if (has_gradient(slot.original) != slot.edge.is_valid()) {
-    return true;
-  }
-  if (!slot.edge.is_valid()) {
-    return false;
-  }
-  const auto* meta = variable::get_autograd_meta(slot.original);
-  if (meta->grad_fn_ != nullptr || meta->is_view_) {
-    return variable::gradient_edge(slot.original) != slot.edge;
-  }
-  // Compared without locking either, which would cost more than all the rest of a synchronisation.
-  return meta->grad_accumulator_.owner_before(slot.function) ||
-         slot.function.owner_before(meta->grad_accumulator_);
-}
-
 void ReplicaState::route_gradients() {
   // An accumulator remembers its tensor's shape. Let go of all first, so that one whose tensor has
   // another shape now is made anew.
   router_->clear();
+  snapshots_.clear();
   for (Slot& slot : slots_) {
-    slot.edge = Edge();
     for (const auto& handles : slot.handles) {
       for (const at::Tensor& handle : handles) {
         variable::set_gradient_edge(handle, Edge());
@@ -280,15 +263,17 @@ void ReplicaState::route_gradients() {
       }
     }
   }
+  std::vector<TensorSnapshot> snapshots;
+  snapshots.reserve(slots_.size());
   std::vector<RoutedTensor> routed;
-  std::vector<Slot*> trainable;
-  for (Slot& slot : slots_) {
+  std::vector<const Slot*> trainable;
+  for (const Slot& slot : slots_) {
     if (!has_gradient(slot.original)) {
+      snapshots.emplace_back(slot.original, Edge());
       continue;
     }
-    slot.edge = variable::gradient_edge(slot.original);
-    slot.function = slot.edge.function;
-    RoutedTensor tensor{slot.original, slot.edge, {}};
+    RoutedTensor tensor{slot.original, variable::gradient_edge(slot.original), {}};
+    snapshots.emplace_back(slot.original, tensor.edge);
     for (const auto& handles : slot.handles) {
       tensor.replicas.push_back(handles.front());
     }
@@ -304,6 +289,7 @@ void ReplicaState::route_gradients() {
       }
     }
   }
+  snapshots_ = std::move(snapshots);
 }
 
 std::unique_ptr<ReplicaState> make_replica_state(std::shared_ptr<torch::nn::Module> module,

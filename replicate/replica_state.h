@@ -14,6 +14,7 @@
 #include "replicate/gradient_router.h"
 #include "replicate/replicate_options.h"
 #include "replicate/structure.h"
+#include "replicate/tensor_snapshot.h"
 #include "replicate/twin.h"
 
 namespace lockstep::replicate::internal {
@@ -48,8 +49,6 @@ class ReplicaState {
     at::Tensor original;
     bool is_parameter = false;
     std::vector<std::vector<at::Tensor>> handles;  // by replica, one or more
-    torch::autograd::Edge edge;                    // invalid while it needs no gradient
-    std::weak_ptr<torch::autograd::Node> function;
   };
 
   // Values to be copied to replicas that own storage.
@@ -61,12 +60,10 @@ class ReplicaState {
 
   void build();
   bool shares_storage(const Slot& slot, size_t replica) const;
-  bool lays_out_like_original(const Slot& slot) const;
   void adopt_layout(Slot& slot);
   void plan_transfers();
   void copy_values();
   void follow_modes();
-  static bool route_changed(const Slot& slot);
   void route_gradients();
 
   const std::shared_ptr<torch::nn::Module> module_;
@@ -78,8 +75,10 @@ class ReplicaState {
   std::vector<std::shared_ptr<torch::nn::Module>> replicas_;
   std::vector<std::vector<ModulePair>> modules_;  // by replica
   std::vector<Slot> slots_;
+  std::vector<TensorSnapshot> snapshots_;  // by slot: the originals, as the replicas follow them
   std::vector<Transfer> transfers_;
-  std::vector<uint32_t> seen_versions_;
+  std::vector<size_t> owned_somewhere_;  // slots of which some replica has its own storage
+  std::vector<uint32_t> seen_versions_;  // by slot
   int64_t num_builds_ = 0;
 };
 
