@@ -15,14 +15,19 @@ constexpr int kMmapThresholdBytes = 1 << 30;
 constexpr int kTrimThresholdBytes = 2000000000;  // 2 GB, as far as an int goes
 constexpr int kTopPadBytes = 256 << 20;
 
+// Other allocators than glibc's, a sanitizer's among them, take no settings.
+bool allocator_takes_settings() {
+  static const bool taken = mallopt(M_MMAP_THRESHOLD, kMmapThresholdBytes) == 1 &&
+                            mallopt(M_TRIM_THRESHOLD, kTrimThresholdBytes) == 1 &&
+                            mallopt(M_TOP_PAD, kTopPadBytes) == 1;
+  return taken;
+}
+
 }  // namespace
 
 void set_up_process() {
   flush_denormals_on_this_thread();
-  TORCH_CHECK(mallopt(M_MMAP_THRESHOLD, kMmapThresholdBytes) == 1 &&
-                  mallopt(M_TRIM_THRESHOLD, kTrimThresholdBytes) == 1 &&
-                  mallopt(M_TOP_PAD, kTopPadBytes) == 1,
-              "[set_up_process] expected mallopt to accept the allocator settings");
+  allocator_takes_settings();
   at::set_num_threads(1);
 }
 
@@ -34,6 +39,7 @@ void flush_denormals_on_this_thread() {
 std::string describe_allocator() {
   if (dlsym(RTLD_DEFAULT, "mallctl") != nullptr) return "jemalloc";
   if (dlsym(RTLD_DEFAULT, "MallocExtension_ReleaseFreeMemory") != nullptr) return "tcmalloc";
+  if (!allocator_takes_settings()) return "an allocator that takes no settings";
   return std::string("glibc ") + gnu_get_libc_version() +
          ", M_MMAP_THRESHOLD 1 GB, M_TRIM_THRESHOLD 2 GB, M_TOP_PAD 256 MB";
 }

@@ -10,7 +10,8 @@ namespace lockstep::benchmarks {
 // - Denormals are flushed to zero, on this thread and, as threads inherit it, on all later ones.
 //   Small random networks produce denormals, which are up to a hundred times slower to add.
 // - glibc keeps freed memory: by default a worker's arena returns the buffers of each step to the
-//   system and faults them in again, thousands of pages a step, which would hide all else.
+//   system and faults them in again, thousands of pages a step, which would hide all else. Another
+//   allocator is left as it is, and describe_allocator() says so.
 // - One thread inside operators, unless a side asks for more.
 void set_up_process();
 
