@@ -22,8 +22,8 @@ c10::Device normalize(const char* op, c10::Device device, std::optional<size_t> 
     return c10::Device(c10::DeviceType::CPU);
   }
   TORCH_CHECK(c10::impl::hasDeviceGuardImpl(device.type()), "[", op,
-              "] expected a device that this program supports, got ", device,
-              at_position(position));
+              "] expected a device that this program supports, got ", device, at_position(position),
+              device.is_cuda() ? "; for CUDA link @libtorch//:cuda" : "");
   const c10::impl::VirtualGuardImpl guard(device.type());
   if (!device.has_index()) {
     return guard.getDevice();

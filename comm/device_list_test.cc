@@ -51,6 +51,14 @@ TEST(DeviceListTest, RejectsADeviceTypeTheProgramLacks) {
       ThrowsError("expected a device that this program supports, got xpu:0, at position 1"));
 }
 
+TEST(DeviceListTest, SaysWhatAProgramWithoutCudaLacks) {
+  if (c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) {
+    GTEST_SKIP() << "this program has CUDA support";
+  }
+  EXPECT_THAT([] { normalize_devices("op", {c10::Device("cuda:0")}); },
+              ThrowsError("got cuda:0, at position 0; for CUDA link @libtorch//:cuda"));
+}
+
 TEST(DeviceListTest, RejectsAnIndexBeyondTheDeviceCount) {
   EXPECT_THAT([] { normalize_devices("op", {c10::Device("meta:3")}); },
               ThrowsError("expected an index below 1, got meta:3, at position 0"));

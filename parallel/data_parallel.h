@@ -39,6 +39,10 @@ namespace internal {
 template <class M, size_t... Index>
 at::Tensor call_forward(M& module, [[maybe_unused]] c10::ArrayRef<at::Tensor> inputs,
                         std::index_sequence<Index...>) {
+  using Output = decltype(module.forward(inputs[Index]...));
+  static_assert(std::is_convertible_v<Output, at::Tensor>,
+                "data_parallel needs a forward that returns one tensor; for several, join them "
+                "along another dimension than the one that is split, and take them apart after");
   return module.forward(inputs[Index]...);
 }
 
@@ -68,7 +72,10 @@ const std::shared_ptr<M>& module_pointer(const torch::nn::ModuleHolder<M>& modul
 // A module together with replicas of it, one per device, that share the work of each forward and
 // backward. The module stays what it was: the same object with the same parameters, in which
 // gradients, BatchNorm statistics and buffer updates of the first chunk arrive. It may be used,
-// trained, saved and changed directly at any time; each forward first brings the replicas in line.
+// trained, saved and loaded directly at any time; each forward first brings the replicas' tensors,
+// train or eval mode and requires_grad in line. Members that are no tensors (a temperature, a
+// dropout rate) are copied when the replicas are made and not again: keep what changes in a buffer,
+// or set it in each of replicas() too.
 //
 // Threads: forwards of one object from several threads take turns; their backwards run together.
 template <class M>

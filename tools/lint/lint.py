@@ -30,6 +30,8 @@ def read_tree(root):
 def main():
     if len(sys.argv) != 2 or sys.argv[1] not in rules.RULES:
         sys.exit("usage: lint.py " + "|".join(sorted(rules.RULES)))
+    if not pathlib.Path("tools", "lint").is_dir():
+        sys.exit("run it at the root of a checkout: the rules go by paths from there")
     tree = read_tree(pathlib.Path("."))
     if not any(rules.is_cpp(path) for path in tree):
         sys.exit("no C++ file to check here: the test has lost its data")
