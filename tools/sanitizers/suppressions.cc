@@ -14,6 +14,9 @@ __attribute__((visibility("default"))) const char* __tsan_default_suppressions()
       // LibTorch marks a node that is somebody's next edge, each time anew and from any thread that
       // builds a graph on it, by writing the same value to a plain bool.
       "race:torch::autograd::Node::topological_nr\n"
+      // OpenMP is not instrumented, so that its barriers, which order LibTorch's parallel_for, are not
+      // seen where a file of ours is compiled with it: the stand-in for LibTorch's data_parallel.
+      "race:invoke_parallel\n"
       // LibTorch's libraries are not instrumented, so that the count of references which orders the
       // last use of an accumulator before its end is not seen.
       "race:torch::autograd::impl::grad_accumulator\n";
