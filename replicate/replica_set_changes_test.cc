@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // ReplicaSet when the module itself changes between steps: other storage, types, tensors, children.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/complex.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
@@ -175,6 +178,64 @@ TEST_P(ReplicaSetChangesTest, AnUpdateBesideANewStorageStillEndsOldGraphs) {
     set.synchronize();
     EXPECT_THAT([&] { loss.backward(); }, ThrowsError("modified by an inplace operation"))
         << "replica " << r;
+  }
+}
+
+TEST_P(ReplicaSetChangesTest, AGraphOfCopiesEndsWithTheirStorage) {
+  Set set(net_, devices(), options(/*share_parameters=*/false));
+  {
+    const at::NoGradGuard no_grad;
+    net_->weight.add_(1);
+  }
+  set.synchronize();
+  const at::Tensor x = random_tensor({4, 3}, 1).requires_grad_();
+  const at::Tensor loss = set.replicas().back()->forward(x).sum();
+  net_->weight.set_data(random_tensor({3}, 2));
+  {
+    const at::NoGradGuard no_grad;
+    net_->weight.add_(1);
+  }
+  set.synchronize();
+  if (set.replicas().size() > 1) {
+    EXPECT_THAT([&] { loss.backward(); }, ThrowsError("modified by an inplace operation"));
+  }
+}
+
+TEST_P(ReplicaSetChangesTest, AnotherShapeGetsAnAccumulatorOfItsOwn) {
+  const auto old_accumulator = torch::autograd::impl::gradient_edge(net_->weight).function;
+  Set set(net_, devices());
+  net_->weight.set_data(random_tensor({2, 3}, 5));
+  set.synchronize();
+  expect_in_line(set, random_tensor({2, 3}, 4));
+}
+
+TEST_P(ReplicaSetChangesTest, AConjugateIsSeen) {
+  const auto net = std::make_shared<PairImpl>();
+  ReplicaSet<PairImpl> set(net, devices());
+  net->left.set_data(at::complex(random_tensor({2}, 1), random_tensor({2}, 2)));
+  set.synchronize();
+  net->left.set_data(net->left.detach().conj());
+  set.synchronize();
+  for (const auto& replica : set.replicas()) {
+    EXPECT_TRUE(at::equal(replica->left.detach(), net->left.detach()));
+  }
+}
+
+TEST_P(ReplicaSetChangesTest, AFailureHalfWayIsMadeGood) {
+  const auto net = std::make_shared<PairImpl>();
+  ReplicaSet<PairImpl> set(net, devices(), options(/*share_parameters=*/false));
+  const at::Tensor left = net->left.detach(), right = net->right.detach();
+  net->left.set_data(at::zeros({2}, at::kDouble));
+  // No replica has memory for a copy of this one.
+  net->right.set_data(at::zeros({1}, at::kDouble).expand({int64_t{1} << 45}));
+  if (devices().size() > 1) {
+    EXPECT_ANY_THROW(set.synchronize());
+  }
+  net->left.set_data(left);
+  net->right.set_data(right);
+  set.synchronize();
+  for (const auto& replica : set.replicas()) {
+    EXPECT_THAT(replica->left.detach(), BitwiseEqual(left));
   }
 }
 

@@ -44,6 +44,16 @@ void check_placement(const char* kind, const std::string& name, const at::Tensor
               ": move the module there, or name its device first");
 }
 
+// An accumulator that something else keeps alive remembers the shape the tensor had; what it is
+// given would be summed to that shape without a word.
+void drop_outgrown_accumulator(const at::Tensor& tensor) {
+  auto* const meta = variable::get_autograd_meta(tensor);
+  const auto accumulator = meta->grad_accumulator_.lock();
+  if (accumulator != nullptr && !accumulator->input_metadata(0).is_same_shape(tensor)) {
+    meta->grad_accumulator_.reset();
+  }
+}
+
 bool has_gradient(const at::Tensor& tensor) {
   const auto* meta = variable::get_autograd_meta(tensor);
   return meta != nullptr && meta->requires_grad();
@@ -96,10 +106,17 @@ void ReplicaState::synchronize() {
     rerouted = rerouted || !snapshots_[s].same_edge();
   }
   if (moved) {
+    std::vector<Slot*> strays;
     for (size_t s = 0; s < slots_.size(); ++s) {
       if (!snapshots_[s].same_layout()) {
-        adopt_layout(slots_[s]);
+        strays.push_back(&slots_[s]);
       }
+    }
+    // An error from here on, such as memory that runs out, leaves some replicas changed and some
+    // not. Without snapshots the next synchronisation makes them anew.
+    snapshots_.clear();
+    for (Slot* const slot : strays) {
+      adopt_layout(*slot);
     }
     plan_transfers();
   }
@@ -170,7 +187,11 @@ void ReplicaState::adopt_layout(Slot& slot) {
     const at::Tensor own =
         shares ? at::Tensor() : slot.original.detach().to(devices_[r], false, /*copy=*/true);
     const at::Tensor& source = shares ? slot.original : own;
-    const auto& version = variable::version_counter(source);
+    // A copy's count goes on, so that a graph made before it sees the change.
+    auto version = variable::version_counter(shares ? slot.original : slot.handles[r].front());
+    if (!shares && version.enabled()) {
+      version.bump();
+    }
     for (const at::Tensor& handle : slot.handles[r]) {
       alias(handle, source);
       variable::set_version_counter(handle, version);
@@ -251,8 +272,7 @@ void ReplicaState::follow_modes() {
 }
 
 void ReplicaState::route_gradients() {
-  // An accumulator remembers its tensor's shape. Let go of all first, so that one whose tensor has
-  // another shape now is made anew.
+  // Let go of all edges first, so that accumulators nobody else needs end here.
   router_->clear();
   snapshots_.clear();
   for (Slot& slot : slots_) {
@@ -272,6 +292,7 @@ void ReplicaState::route_gradients() {
       snapshots.emplace_back(slot.original, Edge());
       continue;
     }
+    drop_outgrown_accumulator(slot.original);
     RoutedTensor tensor{slot.original, variable::gradient_edge(slot.original), {}};
     snapshots.emplace_back(slot.original, tensor.edge);
     for (const auto& handles : slot.handles) {

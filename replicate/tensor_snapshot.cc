@@ -20,6 +20,11 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
+// Whether storage, layout and dtype say what the values are.
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.layout() == c10::kStrided && !tensor.is_conj() && !tensor.is_neg();
+}
+
 template <class A, class B>
 bool same_owner(const A& a, const B& b) {
   return !a.owner_before(b) && !b.owner_before(a);
@@ -32,7 +37,7 @@ TensorSnapshot::TensorSnapshot(const at::Tensor& tensor, torch::autograd::Edge e
       meta_(variable::get_autograd_meta(tensor)),
       edge_(std::move(edge)),
       function_(edge_.function) {
-  if (tensor.layout() != c10::kStrided) {
+  if (!is_plain(tensor)) {
     return;
   }
   storage_ = storage_of(tensor);
@@ -43,9 +48,9 @@ TensorSnapshot::TensorSnapshot(const at::Tensor& tensor, torch::autograd::Edge e
 }
 
 bool TensorSnapshot::same_layout() const {
-  return storage_ != nullptr && tensor_.layout() == c10::kStrided &&
-         storage_of(tensor_) == storage_ && tensor_.storage_offset() == offset_ &&
-         tensor_.dtype() == dtype_ && tensor_.sizes() == c10::IntArrayRef(sizes_) &&
+  return storage_ != nullptr && is_plain(tensor_) && storage_of(tensor_) == storage_ &&
+         tensor_.storage_offset() == offset_ && tensor_.dtype() == dtype_ &&
+         tensor_.sizes() == c10::IntArrayRef(sizes_) &&
          tensor_.strides() == c10::IntArrayRef(strides_);
 }
 
