@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// simdev.h: several simulated devices in one process, on LibTorch's PrivateUse1 key, so that a bug
+// that needs two accelerators to show fails on a machine without one. See README.md.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::simdev {
+
+struct Options {
+  int devices = 4;                             // 2 to 16
+  size_t memory_bytes = size_t{1} << 30;       // per device; committed when touched
+  size_t quarantine_bytes = size_t{16} << 20;  // freed memory kept away from reuse, per device
+  bool check = true;                           // the checker of checker.h
+};
+
+// Registers the devices with LibTorch as "simdev". Call it once, at the start of main() or of the
+// first test, before the first backward of the process: LibTorch fixes the number of its autograd
+// threads then. Linking the library without this call changes nothing.
+// Throws: c10::Error for a second call with other options, a count out of range, or if another
+//   PrivateUse1 backend is registered.
+// Threads: not safe; no other thread may use LibTorch meanwhile.
+void initialize(const Options& options = {});
+
+bool is_initialized();
+
+// The device of that index. Throws: c10::Error if there is none.
+c10::Device device(int index);
+int device_count();
+
+}  // namespace lockstep::simdev
