@@ -92,7 +92,7 @@ void ReplicaState::synchronize() {
   }
   // One pass, since every tensor costs cache misses, and all of it before the first change: a caller
   // who puts things right after the error may go on.
-  bool moved = false;
+  std::vector<Slot*> strays;  // other memory or layout than their copies have
   bool rerouted = router_->stale();
   for (size_t s = 0; s < slots_.size(); ++s) {
     if (s + kAhead < slots_.size()) {
@@ -101,17 +101,11 @@ void ReplicaState::synchronize() {
     if (!snapshots_[s].same_layout()) {
       check_placement(slots_[s].is_parameter ? "parameter" : "buffer", slots_[s].name,
                       slots_[s].original, devices_[0]);
-      moved = true;
+      strays.push_back(&slots_[s]);
     }
     rerouted = rerouted || !snapshots_[s].same_edge();
   }
-  if (moved) {
-    std::vector<Slot*> strays;
-    for (size_t s = 0; s < slots_.size(); ++s) {
-      if (!snapshots_[s].same_layout()) {
-        strays.push_back(&slots_[s]);
-      }
-    }
+  if (!strays.empty()) {
     // An error from here on, such as memory that runs out, leaves some replicas changed and some
     // not. Without snapshots the next synchronisation makes them anew.
     snapshots_.clear();
@@ -122,7 +116,7 @@ void ReplicaState::synchronize() {
   }
   copy_values();
   follow_modes();
-  if (moved || rerouted) {
+  if (!strays.empty() || rerouted) {
     route_gradients();
   }
 }
