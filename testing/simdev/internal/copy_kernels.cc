@@ -102,10 +102,8 @@ void copy_values(const at::Tensor& source, const at::Tensor& destination) {
 }
 
 at::Tensor copy_of(const at::Tensor& source, const at::Tensor& like) {
-  const c10::impl::ExcludeDispatchKeyGuard keys(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
-                                                c10::autocast_dispatch_keyset);
   at::Tensor copy = at::empty_like(like);
-  copy.copy_(source);
+  copy_values(source, copy);
   return copy;
 }
 
