@@ -15,8 +15,9 @@ constexpr int kMmapThresholdBytes = 1 << 30;
 constexpr int kTrimThresholdBytes = 2000000000;  // 2 GB, as far as an int goes
 constexpr int kTopPadBytes = 256 << 20;
 
-// Other allocators than glibc's, a sanitizer's among them, take no settings.
-bool allocator_takes_settings() {
+// Once; whether the allocator took the settings. Others than glibc's, a sanitizer's among them, take
+// none.
+bool set_up_allocator() {
   static const bool taken = mallopt(M_MMAP_THRESHOLD, kMmapThresholdBytes) == 1 &&
                             mallopt(M_TRIM_THRESHOLD, kTrimThresholdBytes) == 1 &&
                             mallopt(M_TOP_PAD, kTopPadBytes) == 1;
@@ -27,7 +28,7 @@ bool allocator_takes_settings() {
 
 void set_up_process() {
   flush_denormals_on_this_thread();
-  allocator_takes_settings();
+  set_up_allocator();
   at::set_num_threads(1);
 }
 
@@ -39,7 +40,7 @@ void flush_denormals_on_this_thread() {
 std::string describe_allocator() {
   if (dlsym(RTLD_DEFAULT, "mallctl") != nullptr) return "jemalloc";
   if (dlsym(RTLD_DEFAULT, "MallocExtension_ReleaseFreeMemory") != nullptr) return "tcmalloc";
-  if (!allocator_takes_settings()) return "an allocator that takes no settings";
+  if (!set_up_allocator()) return "an allocator that takes no settings";
   return std::string("glibc ") + gnu_get_libc_version() +
          ", M_MMAP_THRESHOLD 1 GB, M_TRIM_THRESHOLD 2 GB, M_TOP_PAD 256 MB";
 }
