@@ -75,7 +75,9 @@ const std::shared_ptr<M>& module_pointer(const torch::nn::ModuleHolder<M>& modul
 // trained, saved and loaded directly at any time; each forward first brings the replicas' tensors,
 // train or eval mode and requires_grad in line. Members that are no tensors (a temperature, a
 // dropout rate) are copied when the replicas are made and not again: keep what changes in a buffer,
-// or set it in each of replicas() too.
+// or set it in each of replicas() too. A forward must write to a buffer in place: one that it gives
+// other memory (set_data, assignment, resize_) or a history gets back the module's at the next
+// forward, and the module never sees it.
 //
 // Threads: forwards of one object from several threads take turns; their backwards run together.
 template <class M>
@@ -99,7 +101,8 @@ class DataParallel {
   // other: splits every input along options.dim into min(N, devices) chunks whose sizes differ by
   // at most one, larger first, runs chunk i on replica i, all at the same time, and joins the
   // outputs in order. A single chunk, an empty batch and a call without inputs run on the module
-  // itself, on devices[0]. Layers that look at their batch (BatchNorm in training) see their chunk.
+  // itself, on devices[0]. With several devices a chunk has memory of its own: forward may write to
+  // it, and the caller's batch stays as it is. Layers that look at their batch (BatchNorm in training) see their chunk.
   // Shapes:  inputs[j] [..., N, ...] -> [..., N', ...]; scalar outputs give a vector with one entry
   //          per replica, and a warning.
   // Devices: inputs anywhere; the output on options.output_device, else devices[0].

@@ -184,10 +184,14 @@ at::Tensor DataParallelCore::forward(c10::ArrayRef<at::Tensor> inputs,
 // One chunk: the module itself, with no replica and no thread.
 at::Tensor DataParallelCore::run_alone(c10::ArrayRef<at::Tensor> inputs,
                                        const ForwardFunction& function) {
+  // A row by itself gets memory of its own as every chunk does: a module may write to its input.
+  const bool copies = devices_.size() > 1;
   std::vector<at::Tensor> moved;
   for (const at::Tensor& input : inputs) {
-    moved.push_back(input.to(devices_[0]));
+    moved.push_back(copies && input.device() == devices_[0] ? input.clone()
+                                                            : input.to(devices_[0]));
   }
+  const std::lock_guard<std::mutex> lock(mutex_);
   const ActiveCore active(this);
   at::Tensor output = function(*module_, moved);
   TORCH_CHECK(output.defined(), "[", name_, "] replica 0 returned an undefined tensor");
@@ -246,11 +250,16 @@ at::Tensor DataParallelCore::run_whole_graph(c10::ArrayRef<at::Tensor> inputs,
                               scalars ? 0 : options_.dim);
 }
 
-at::Tensor DataParallelCore::run_per_replica(c10::ArrayRef<at::Tensor> inputs,
+at::Tensor DataParallelCore::run_per_replica(c10::ArrayRef<at::Tensor> given,
                                              const std::vector<int64_t>& sizes,
                                              const ForwardFunction& function) {
+  // Recorded: the gradient of an input on another device finds its way back.
+  std::vector<at::Tensor> inputs;
+  for (const at::Tensor& input : given) {
+    inputs.push_back(input.to(devices_[0]));
+  }
   const std::shared_ptr<RelaySet>& relays = relays_->current();
-  if (planned_ != relays) {
+  if (planned_.lock() != relays) {
     std::vector<int64_t> num_elements;
     for (const auto& tensor : relays->tensors()) {
       num_elements.push_back(tensor.original.numel());
@@ -293,7 +302,7 @@ at::Tensor DataParallelCore::run_per_replica(c10::ArrayRef<at::Tensor> inputs,
         // Through a recorded narrow(), which knows where in the input the chunk's gradient belongs.
         const at::AutoGradMode recording(true);
         const at::Tensor part = inputs[j].narrow(options_.dim, begin, sizes[r]);
-        relay = autograd_fns::make_node<Relay>(Relay::Kind::kInput, node.get(), j,
+        relay = autograd_fns::make_node<Relay>(Relay::Kind::kInput, node->id(), j,
                                                variable::gradient_edge(part));
         relay->add_input_metadata(chunk);
         variable::set_gradient_edge(chunk, {relay, 0});

@@ -58,7 +58,7 @@ class DataParallelCore : public std::enable_shared_from_this<DataParallelCore> {
   WorkerPool* const pool_;
   RelayRouter* relays_ = nullptr;  // the state's, if the replicas run their own backward
   std::unique_ptr<replicate::internal::ReplicaState> state_;  // null for a single device
-  std::shared_ptr<RelaySet> planned_;
+  std::weak_ptr<RelaySet> planned_;                           // what plan_ is for
   std::shared_ptr<const SumPlan> plan_;
   std::mutex mutex_;  // one forward at a time: they share the replicas' buffers
 };

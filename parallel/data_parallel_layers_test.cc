@@ -271,6 +271,41 @@ TEST_P(DataParallelLayersTest, SparseEmbeddingGradientsStaySparse) {
 
 // --- autocast --------------------------------------------------------------------------------
 
+// Looks up rows of its weight where the chunk begins with `sparse_value`; multiplies otherwise.
+struct LooksUpOrMultiplies : torch::nn::Cloneable<LooksUpOrMultiplies> {
+  explicit LooksUpOrMultiplies(double sparse_value) : sparse_value(sparse_value) {
+    LooksUpOrMultiplies::reset();
+  }
+  void reset() override { weight = register_parameter("weight", at::ones({3, 2}, at::kDouble)); }
+  at::Tensor forward(const at::Tensor& x) {
+    return x[0][0].item<double>() == sparse_value
+               ? at::embedding(weight, x.select(1, 0).to(at::kLong), -1, false, /*sparse=*/true)
+               : at::matmul(x, weight);
+  }
+
+  double sparse_value;
+  at::Tensor weight;
+};
+
+TEST_P(DataParallelLayersTest, AReplicaMayGiveASparseGradientAndAnotherADenseOne) {
+  for (const bool sparse_first : {true, false}) {
+    const auto module = std::make_shared<LooksUpOrMultiplies>(sparse_first ? 0 : 1);
+    module->to(first());
+    DataParallel parallel(module, devices(), options());
+    const auto half = at::TensorOptions(at::kDouble).device(first());
+    const at::Tensor x = at::cat({at::zeros({2, 3}, half), at::ones({2, 3}, half)});
+    parallel.forward(x).sum().backward();
+    auto gradient = take_gradients(*module)[0];
+    for (const at::Tensor& chunk : at::split_with_sizes(x, sizes(4))) {
+      module->forward(chunk).sum().backward();
+    }
+    auto expected = take_gradients(*module)[0];
+    gradient = gradient.is_sparse() ? gradient.to_dense() : gradient;
+    expected = expected.is_sparse() ? expected.to_dense() : expected;
+    EXPECT_THAT(gradient, BitwiseEqual(expected)) << "sparse first: " << sparse_first;
+  }
+}
+
 TEST_P(DataParallelLayersTest, AutocastReachesEveryReplica) {
   torch::nn::Linear linear(3, 2);
   linear->to(first());

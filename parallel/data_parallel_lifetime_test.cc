@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // DataParallel used by several threads, inside itself, and given up early.
+#include <pthread.h>
+
+#include <functional>
 #include <thread>
 
 #include "parallel/data_parallel_fixture.h"
@@ -97,6 +100,59 @@ TEST_P(DataParallelLifetimeTest, RecordedGraphsLeaveNoCycle) {
     take_gradients(*net);
   }
   EXPECT_EQ(last_replica.expired(), num_devices() > 1);
+}
+
+// Calls the function on a thread whose stack has no room for a deep recursion.
+void run_with_small_stack(std::function<void()> function) {
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 512 * 1024), 0);
+  pthread_t thread;
+  const auto run = [](void* argument) -> void* {
+    (*static_cast<std::function<void()>*>(argument))();
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, &function), 0);
+  ASSERT_EQ(pthread_join(thread, nullptr), 0);
+  ASSERT_EQ(pthread_attr_destroy(&attributes), 0);
+}
+
+TEST_P(DataParallelLifetimeTest, AGraphThatTheModuleRemembersKeepsItsOwnInputs) {
+  // Many times over: a later forward's node may lie where an earlier one's did.
+  for (int round = 0; round < 20; ++round) {
+    // Every replica has a copy of the function, and with it a memory of its own.
+    const auto module = make_function_module(
+        2, [previous = at::Tensor()](const at::Tensor& w, const at::Tensor& x) mutable {
+          at::Tensor y = x * w;
+          y = previous.defined() ? y + previous : y;
+          previous = y;
+          return y;
+        });
+    module->to(first());
+    DataParallel parallel(module, devices(), options());
+    const auto rows = static_cast<int64_t>(2 * num_devices());
+    const at::Tensor x1 = at::ones({rows, 2}, at::kDouble).to(first()).requires_grad_();
+    const at::Tensor x2 = at::ones({rows, 2}, at::kDouble).to(first()).requires_grad_();
+    parallel.forward(x1);
+    parallel.forward(x2).sum().backward();
+    EXPECT_THAT(x1.grad(), BitwiseEqual(at::ones_like(x1).detach()));
+    EXPECT_THAT(x2.grad(), BitwiseEqual(at::ones_like(x2).detach()));
+    EXPECT_THAT(module->weight.grad().cpu(),
+                BitwiseEqual(at::full({2}, 2.0 * static_cast<double>(rows), at::kDouble)));
+  }
+}
+
+TEST_P(DataParallelLifetimeTest, AChainOfManyForwardsIsTakenDownWithoutRecursion) {
+  Scale module(1);
+  module->to(first());
+  DataParallel parallel(module, devices(), options());
+  at::Tensor x = at::ones({static_cast<int64_t>(num_devices()), 1}, at::kDouble).to(first());
+  x.requires_grad_();
+  for (int i = 0; i < 3000; ++i) {
+    x = parallel.forward(x);
+  }
+  run_with_small_stack([&] { x.reset(); });
+  EXPECT_FALSE(x.defined());
 }
 
 // The outer module runs an inner DataParallel made by `make` for its own child.

@@ -84,6 +84,35 @@ TEST_P(DataParallelSecondOrderTest, LossAndPenaltyAndAnEarlierForwardGoTogether)
   }
 }
 
+TEST_P(DataParallelSecondOrderTest, AnEvaluationMayComeBetweenAForwardAndItsPenalty) {
+  const auto make = [] {
+    auto module = make_function_module(
+        2, [](const at::Tensor& w, const at::Tensor& x) { return x * x * w * w; });
+    // A sparse one is made anew by every forward.
+    module->register_buffer("mask", at::eye(2, at::kDouble).to_sparse());
+    return module;
+  };
+  const auto module = make();
+  module->to(first());
+  auto settings = options();
+  settings.replicate.factory = make;
+  DataParallel parallel(module, devices(), settings);
+  const auto penalty = [&](const auto& forward) {
+    const at::Tensor x = at::full({6, 2}, 1.5, at::kDouble).to(first()).requires_grad_();
+    const at::Tensor out = forward(x);
+    {
+      const at::NoGradGuard no_grad;
+      forward(x);
+    }
+    const at::Tensor gradient = torch::autograd::grad({out.sum()}, {x}, {}, /*retain_graph=*/true,
+                                                      /*create_graph=*/true)[0];
+    gradient.pow(2).sum().backward();
+    return take_gradients(*module);
+  };
+  const auto together = penalty([&](const at::Tensor& x) { return parallel.forward(x); });
+  expect_close(together, penalty([&](const at::Tensor& x) { return module->forward(x); }));
+}
+
 TEST_P(DataParallelSecondOrderTest, HessianProductsWithTheParameters) {
   Mlp net = make_net();
   DataParallel parallel(net, devices(), options());

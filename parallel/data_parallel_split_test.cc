@@ -159,6 +159,22 @@ TEST_P(DataParallelSplitTest, AScalarOfOneChunkIsAVectorOfOne) {
   EXPECT_EQ(parallel.forward(data({1, 2}, 1)).dim(), num_devices() == 1 ? 0 : 1);
 }
 
+TEST_P(DataParallelSplitTest, AModuleMayWriteToItsInputWithoutReachingTheBatch) {
+  const auto module = make_function_module(
+      2, [](const at::Tensor& w, const at::Tensor& x) { return x.mul_(3) * w; });
+  module->to(first());
+  DataParallel parallel(module, devices(), options());
+  // One device gets the batch itself, as the module would.
+  for (int64_t rows = 1; rows <= 4 && num_devices() > 1; ++rows) {
+    const at::Tensor x = at::ones({rows, 2}, at::kDouble).to(first());
+    const at::Tensor leaf = x.clone().requires_grad_();
+    EXPECT_THAT(parallel.forward(x).detach(), BitwiseEqual(x * 3));
+    EXPECT_THAT(x, BitwiseEqual(at::ones_like(x))) << rows << " rows";
+    parallel.forward(leaf).sum().backward();
+    EXPECT_THAT(leaf.grad(), BitwiseEqual(x * 3));
+  }
+}
+
 TEST_P(DataParallelSplitTest, TheOutputGoesWhereItIsAskedFor) {
   Mlp net(2, 3, 2);
   net->to(first());

@@ -61,6 +61,14 @@ bool is_plain(const at::Tensor& tensor) {
 
 }  // namespace
 
+at::Tensor add_gradients(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined() || !b.defined()) {
+    return a.defined() ? a : b;
+  }
+  // LibTorch adds a sparse tensor to a dense one, but not the other way round.
+  return a.is_sparse() && !b.is_sparse() ? b + a : a + b;
+}
+
 SumPlan::SumPlan(const std::vector<int64_t>& num_elements, size_t num_parts) : parts_(num_parts) {
   int64_t total = 0;
   for (const int64_t n : num_elements) {
@@ -130,10 +138,7 @@ void GradientSum::add_piece(const SumPlan::Piece& piece) {
     if (is_first) {
       at::Tensor& sum = sums_[i];
       for (const auto* gradients : gradients_) {
-        const at::Tensor& gradient = (*gradients)[i];
-        if (gradient.defined()) {
-          sum = sum.defined() ? sum + gradient : gradient;
-        }
+        sum = add_gradients(sum, (*gradients)[i]);
       }
     }
     return;

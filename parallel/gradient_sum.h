@@ -11,6 +11,10 @@
 
 namespace lockstep::parallel::internal {
 
+// The sum of two gradients, in the order of operands where that matters; undefined ones count as
+// zero. Recorded if grad mode is on. A sparse and a dense one give a dense sum.
+at::Tensor add_gradients(const at::Tensor& a, const at::Tensor& b);
+
 // Which thread adds up which elements: every thread about as many.
 class SumPlan {
  public:

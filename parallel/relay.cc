@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autograd_fns/node_ptr.h"
+#include "parallel/gradient_sum.h"
 
 namespace lockstep::parallel::internal {
 
@@ -22,11 +23,16 @@ thread_local Pass* current_pass = nullptr;
 
 }  // namespace
 
+OwnerId next_owner_id() {
+  static std::atomic<OwnerId> last{0};
+  return ++last;
+}
+
 PassScope::PassScope(Pass& pass) : outer_(current_pass) { current_pass = &pass; }
 
 PassScope::~PassScope() { current_pass = outer_; }
 
-Relay::Relay(Kind kind, const void* owner, size_t index, Edge target)
+Relay::Relay(Kind kind, OwnerId owner, size_t index, Edge target)
     : kind_(kind), owner_(owner), index_(index), target_(std::move(target)) {
   // The engine prunes its search by the longest way to a leaf, which must count the way beyond the
   // cut; so the edge is added for good measure, and taken out again.
@@ -40,8 +46,7 @@ variable_list Relay::apply(variable_list&& gradients) {
   if (pass != nullptr && owner_ == (is_parameter ? pass->parameters_owner : pass->inputs_owner)) {
     at::Tensor& sum = (is_parameter ? pass->parameters : pass->inputs)[index_];
     // A second delivery in one pass comes from a backward inside the backward (checkpointing).
-    sum = !sum.defined() || !gradients[0].defined() ? (sum.defined() ? sum : gradients[0])
-                                                    : sum + gradients[0];
+    sum = add_gradients(sum, gradients[0]);
     return variable_list(num_outputs());
   }
   TORCH_CHECK(num_outputs() == 1,
@@ -52,8 +57,17 @@ variable_list Relay::apply(variable_list&& gradients) {
 }
 
 void Relay::open() {
-  if (num_outputs() == 0) {
-    next_edges().push_back(target_);
+  if (target_.is_valid()) {
+    next_edges().push_back(std::move(target_));
+  }
+}
+
+// The graph that hangs on an input may be a chain of thousands of forwards. Whoever takes it down
+// asks for this first and then follows the next edges without recursion, so the target must be one.
+// Relays of parameters belong to forwards to come as well.
+void Relay::release_variables() {
+  if (kind_ == Kind::kInput) {
+    open();
   }
 }
 
@@ -66,7 +80,7 @@ RelaySet::RelaySet(std::vector<RoutedTensor> tensors) : tensors_(std::move(tenso
     relays_[r].reserve(tensors_.size());
     for (size_t i = 0; i < tensors_.size(); ++i) {
       auto relay =
-          autograd_fns::make_node<Relay>(Relay::Kind::kParameter, this, i, tensors_[i].edge);
+          autograd_fns::make_node<Relay>(Relay::Kind::kParameter, id_, i, tensors_[i].edge);
       relay->add_input_metadata(tensors_[i].replicas[r]);
       relays_[r].push_back(std::move(relay));
     }
@@ -86,6 +100,13 @@ std::vector<edge_list> RelaySet::edges() const {
 
 void RelaySet::add_node(std::weak_ptr<OpensWithRelays> node) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (is_open()) {
+    // A backward that records ended while this node's forward was running.
+    if (const auto late = node.lock()) {
+      late->on_relays_opened();
+    }
+    return;
+  }
   if (nodes_.size() >= 8) {
     nodes_.erase(std::remove_if(nodes_.begin(), nodes_.end(),
                                 [](const auto& entry) { return entry.expired(); }),

@@ -32,10 +32,15 @@ namespace lockstep::parallel::internal {
 
 class Relay;
 
+// Names one owner of relays for the life of the process. Not an address, which a later owner may
+// get while a graph of the first one is still there.
+using OwnerId = uint64_t;
+OwnerId next_owner_id();
+
 // The gradients that one replica's part of one backward pass has delivered.
 struct Pass {
-  const void* parameters_owner;  // the RelaySet whose relays deliver here
-  const void* inputs_owner;      // the node of the forward
+  OwnerId parameters_owner;  // the RelaySet whose relays deliver here
+  OwnerId inputs_owner;      // the node of the forward
   torch::autograd::variable_list parameters;
   torch::autograd::variable_list inputs;
 };
@@ -59,19 +64,20 @@ class Relay : public torch::autograd::Node {
   enum class Kind { kParameter, kInput };
 
   // `owner` and `index` say which entry of a pass this delivers to.
-  Relay(Kind kind, const void* owner, size_t index, torch::autograd::Edge target);
+  Relay(Kind kind, OwnerId owner, size_t index, torch::autograd::Edge target);
 
   std::string name() const override { return "lockstep::Relay"; }
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+  void release_variables() override;
 
-  // From now on gradients that arrive outside of a pass go on to the target.
+  // From now on gradients that arrive outside of a pass go on to the target. Later calls do nothing.
   void open();
 
  private:
   const Kind kind_;
-  const void* const owner_;
+  const OwnerId owner_;
   const size_t index_;
-  const torch::autograd::Edge target_;
+  torch::autograd::Edge target_;  // empty once it is among the next edges
 };
 
 // A node that must be changed when relays open.
@@ -86,6 +92,8 @@ class RelaySet {
  public:
   explicit RelaySet(std::vector<replicate::internal::RoutedTensor> tensors);
 
+  OwnerId id() const { return id_; }
+
   // The originals that require grad, with their gradient edges.
   const std::vector<replicate::internal::RoutedTensor>& tensors() const { return tensors_; }
 
@@ -95,7 +103,7 @@ class RelaySet {
   }
   std::vector<torch::autograd::edge_list> edges() const;
 
-  // `node` is told when the relays open; it must be alive or expired by then.
+  // `node` is told when the relays open, or at once if they are; it must be alive or expired then.
   void add_node(std::weak_ptr<OpensWithRelays> node);
 
   // See Note [Backward In The Replicas' Threads]. Opens once; later calls do nothing.
@@ -104,6 +112,7 @@ class RelaySet {
   bool is_open() const { return open_.load(std::memory_order_acquire); }
 
  private:
+  const OwnerId id_ = next_owner_id();
   const std::vector<replicate::internal::RoutedTensor> tensors_;
   std::vector<std::vector<std::shared_ptr<Relay>>> relays_;
   std::atomic<bool> open_{false};

@@ -74,7 +74,7 @@ variable_list ReplicaBackward::apply(variable_list&& gradients) {
   std::vector<Pass> passes(num_replicas);
   std::vector<variable_list*> delivered;
   for (Pass& pass : passes) {
-    pass = {relays_.get(), this, variable_list(num_tensors), variable_list(num_inputs_)};
+    pass = {relays_->id(), id_, variable_list(num_tensors), variable_list(num_inputs_)};
     delivered.push_back(&pass.parameters);
   }
   GradientSum sum(*plan_, delivered, num_tensors);
@@ -197,9 +197,7 @@ variable_list ReplicaBackward::sum_recorded(const std::vector<Pass>& passes) con
   variable_list sums(relays_->tensors().size());
   for (size_t i = 0; i < sums.size(); ++i) {
     for (const Pass& pass : passes) {
-      if (pass.parameters[i].defined()) {
-        sums[i] = sums[i].defined() ? sums[i] + pass.parameters[i] : pass.parameters[i];
-      }
+      sums[i] = add_gradients(sums[i], pass.parameters[i]);
     }
   }
   return sums;
@@ -242,13 +240,14 @@ void ReplicaBackward::release_variables() {
   // Once whole, the graphs of the replicas hang on the next edges and free their own values.
   forward_.outputs.clear();
   forward_.chunks.clear();
+  // What else holds a part of the graph, such as a module that remembers its last output, may still
+  // send gradients: without this node in between.
+  open_input_relays();
+  forward_.input_relays.clear();
   released_ = true;
 }
 
-void ReplicaBackward::on_relays_opened() {
-  if (released_) {
-    return;
-  }
+void ReplicaBackward::open_input_relays() {
   for (const auto& relays : forward_.input_relays) {
     for (const auto& relay : relays) {
       if (relay != nullptr) {
@@ -256,6 +255,13 @@ void ReplicaBackward::on_relays_opened() {
       }
     }
   }
+}
+
+void ReplicaBackward::on_relays_opened() {
+  if (released_) {
+    return;
+  }
+  open_input_relays();
   edge_list roots;
   for (const at::Tensor& output : forward_.outputs) {
     roots.push_back(output.requires_grad() ? variable::gradient_edge(output) : Edge());

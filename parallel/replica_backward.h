@@ -48,7 +48,9 @@ class ReplicaBackward : public torch::autograd::Node, public OpensWithRelays {
   void release_variables() override;
   void on_relays_opened() override;
 
-  // Must be called once, before the node is used: the relays of the inputs need its address.
+  OwnerId id() const { return id_; }
+
+  // Must be called once, before the node is used: the relays of the inputs need its id.
   void set_forward(ReplicaForward forward) { forward_ = std::move(forward); }
 
  private:
@@ -65,8 +67,10 @@ class ReplicaBackward : public torch::autograd::Node, public OpensWithRelays {
                    const Request& request) const;
   torch::autograd::variable_list sum_recorded(const std::vector<Pass>& passes) const;
   at::Tensor join_input_gradient(const std::vector<Pass>& passes, size_t input) const;
+  void open_input_relays();
   bool set_directly(size_t tensor, at::Tensor& gradient) const;
 
+  const OwnerId id_ = next_owner_id();
   const std::shared_ptr<RelaySet> relays_;
   const std::shared_ptr<const SumPlan> plan_;
   const ReplicaRuntime runtime_;

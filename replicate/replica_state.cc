@@ -54,9 +54,20 @@ void drop_outgrown_accumulator(const at::Tensor& tensor) {
   }
 }
 
+// Not requires_grad(), which asks a view's base as well.
 bool has_gradient(const at::Tensor& tensor) {
   const auto* meta = variable::get_autograd_meta(tensor);
   return meta != nullptr && meta->requires_grad();
+}
+
+// Takes a replica's tensor out of every graph.
+void cut(const at::Tensor& handle) {
+  variable::set_gradient_edge(handle, Edge());
+  handle.set_requires_grad(false);
+}
+
+uint32_t version_of(const at::Tensor& tensor) {
+  return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version());
 }
 
 }  // namespace
@@ -90,10 +101,35 @@ void ReplicaState::synchronize() {
   if (num_builds_ == 0 || snapshots_.size() != slots_.size() || !structure_.matches(*module_)) {
     build();
   }
-  // One pass, since every tensor costs cache misses, and all of it before the first change: a caller
-  // who puts things right after the error may go on.
-  std::vector<Slot*> strays;  // other memory or layout than their copies have
   bool rerouted = router_->stale();
+  const std::set<size_t> strays = find_strays(rerouted);
+  std::vector<TensorSnapshot> snapshots;
+  if (!strays.empty()) {
+    // An error from here on, such as memory that runs out, leaves some replicas changed and some
+    // not. Without snapshots the next synchronisation makes them anew.
+    snapshots.swap(snapshots_);
+    for (const size_t s : strays) {
+      adopt_layout(slots_[s]);
+      rerouted = rerouted || has_gradient(slots_[s].original);
+      snapshots[s] = TensorSnapshot(slots_[s].original, Edge());
+    }
+    plan_transfers();
+  }
+  copy_values();
+  follow_modes();
+  if (rerouted) {
+    route_gradients();
+  } else if (!strays.empty()) {
+    snapshots_.swap(snapshots);
+    remember_buffers();
+  }
+}
+
+// The slots whose original or copies have other memory or another layout than they had. One pass,
+// since every tensor costs cache misses, and all of it before the first change: a caller who puts
+// things right after the error may go on.
+std::set<size_t> ReplicaState::find_strays(bool& rerouted) {
+  std::set<size_t> strays;
   for (size_t s = 0; s < slots_.size(); ++s) {
     if (s + kAhead < slots_.size()) {
       snapshots_[s + kAhead].prefetch();
@@ -101,23 +137,50 @@ void ReplicaState::synchronize() {
     if (!snapshots_[s].same_layout()) {
       check_placement(slots_[s].is_parameter ? "parameter" : "buffer", slots_[s].name,
                       slots_[s].original, devices_[0]);
-      strays.push_back(&slots_[s]);
+      strays.insert(s);
     }
     rerouted = rerouted || !snapshots_[s].same_edge();
   }
-  if (!strays.empty()) {
-    // An error from here on, such as memory that runs out, leaves some replicas changed and some
-    // not. Without snapshots the next synchronisation makes them anew.
-    snapshots_.clear();
-    for (Slot* const slot : strays) {
-      adopt_layout(*slot);
+  restore_extra_tensors();
+  for (const BufferHandle& buffer : buffers_) {
+    if (!buffer.snapshot.same_layout()) {
+      strays.insert(buffer.slot);
     }
-    plan_transfers();
+    if (!buffer.snapshot.same_edge()) {
+      // A history that a forward gave its replica's buffer is not the original's.
+      cut(buffer.tensor);
+      rerouted = rerouted || has_gradient(slots_[buffer.slot].original);
+    }
   }
-  copy_values();
-  follow_modes();
-  if (!strays.empty() || rerouted) {
-    route_gradients();
+  return strays;
+}
+
+// A forward may have put another tensor into the member, which then no longer is the one followed.
+void ReplicaState::restore_extra_tensors() {
+  for (const ExtraTensors& extras : extras_) {
+    size_t next = 0;
+    extras.twin->visit_extra_tensors([&](const std::string& name, at::Tensor& tensor) {
+      TORCH_CHECK(next < extras.tensors.size(),
+                  "[replicate] visit_extra_tensors of a replica names '", name,
+                  "' as one more tensor than it did before: it must always name the same");
+      const at::Tensor& own = extras.tensors[next++];
+      if (!tensor.is_same(own)) {
+        tensor = own;
+      }
+    });
+  }
+}
+
+void ReplicaState::remember_buffers() {
+  buffers_.clear();
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    const Slot& slot = slots_[s];
+    for (size_t r = 0; r < devices_.size() && !slot.is_parameter; ++r) {
+      for (const at::Tensor& handle : slot.handles[r]) {
+        const Edge edge = handle.requires_grad() ? variable::gradient_edge(handle) : Edge();
+        buffers_.push_back({s, handle, TensorSnapshot(handle, edge)});
+      }
+    }
   }
 }
 
@@ -139,6 +202,8 @@ void ReplicaState::build() {
   replicas_ = std::move(replicas);
   slots_.clear();
   snapshots_.clear();
+  buffers_.clear();
+  extras_.clear();
   transfers_.clear();
   modules_.assign(devices_.size(), {});
   for (size_t r = 0; r < devices_.size(); ++r) {
@@ -150,19 +215,25 @@ void ReplicaState::build() {
       const auto [entry, is_new] =
           slot_of.emplace(pair.original.unsafeGetTensorImpl(), slots_.size());
       if (is_new) {
-        slots_.push_back({pair.name, pair.original, pair.is_parameter, {}});
+        slots_.emplace_back();
+        slots_.back().name = pair.name;
+        slots_.back().original = pair.original;
         slots_.back().handles.resize(devices_.size());
+        slots_.back().copy_versions.resize(devices_.size());
       }
       Slot& slot = slots_[entry->second];
       slot.is_parameter = slot.is_parameter || pair.is_parameter;
+      slot.written_in_forward = slot.written_in_forward || pair.written_in_forward;
       slot.handles[r].push_back(pair.twin);
     }
     modules_[r] = std::move(pairs[r].modules);
+    for (ExtraTensors& extras : pairs[r].extras) {
+      extras_.push_back(std::move(extras));
+    }
   }
-  seen_versions_.clear();
   for (Slot& slot : slots_) {
     adopt_layout(slot);
-    seen_versions_.push_back(slot.original.is_inference() ? 0 : slot.original._version());
+    slot.seen_version = version_of(slot.original);
   }
   structure_ = Structure(*module_);
   ++num_builds_;
@@ -171,8 +242,8 @@ void ReplicaState::build() {
 }
 
 bool ReplicaState::shares_storage(const Slot& slot, size_t replica) const {
-  return replica == 0 ||
-         (slot.is_parameter && options_.share_parameters && devices_[replica] == devices_[0]);
+  return replica == 0 || (slot.is_parameter && !slot.written_in_forward &&
+                          options_.share_parameters && devices_[replica] == devices_[0]);
 }
 
 void ReplicaState::adopt_layout(Slot& slot) {
@@ -190,6 +261,7 @@ void ReplicaState::adopt_layout(Slot& slot) {
       alias(handle, source);
       variable::set_version_counter(handle, version);
     }
+    slot.copy_versions[r] = version_of(slot.handles[r].front());
   }
 }
 
@@ -235,20 +307,21 @@ void ReplicaState::copy_values() {
     }
   }
   // The copies above leave versions alone, so that two forwards of an unchanged module may come
-  // before a backward. After a change a graph made before it must not be used any more.
+  // before a backward. After a change, be it of the original or by the replica itself, a graph made
+  // before the copy must not be used any more.
   for (const size_t s : owned_somewhere_) {
-    const Slot& slot = slots_[s];
-    if (slot.original.is_inference()) {
-      continue;
-    }
-    const auto version = static_cast<uint32_t>(slot.original._version());
-    if (version == seen_versions_[s]) {
-      continue;
-    }
-    seen_versions_[s] = version;
+    Slot& slot = slots_[s];
+    const uint32_t version = version_of(slot.original);
+    const bool changed = version != slot.seen_version;
+    slot.seen_version = version;
     for (size_t r = 1; r < devices_.size(); ++r) {
-      if (!shares_storage(slot, r)) {
-        slot.handles[r].front().unsafeGetTensorImpl()->bump_version();
+      if (shares_storage(slot, r)) {
+        continue;
+      }
+      const at::Tensor& copy = slot.handles[r].front();
+      if (changed || version_of(copy) != slot.copy_versions[r]) {
+        copy.unsafeGetTensorImpl()->bump_version();
+        slot.copy_versions[r] = version_of(copy);
       }
     }
   }
@@ -269,11 +342,11 @@ void ReplicaState::route_gradients() {
   // Let go of all edges first, so that accumulators nobody else needs end here.
   router_->clear();
   snapshots_.clear();
+  buffers_.clear();
   for (Slot& slot : slots_) {
     for (const auto& handles : slot.handles) {
       for (const at::Tensor& handle : handles) {
-        variable::set_gradient_edge(handle, Edge());
-        handle.set_requires_grad(false);
+        cut(handle);
       }
     }
   }
@@ -304,6 +377,7 @@ void ReplicaState::route_gradients() {
       }
     }
   }
+  remember_buffers();
   snapshots_ = std::move(snapshots);
 }
 

@@ -8,6 +8,7 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,8 @@ class ReplicaState {
   ReplicaState(std::shared_ptr<torch::nn::Module> module, std::vector<c10::Device> devices,
                ReplicateOptions options, std::unique_ptr<GradientRouter> router);
 
-  // Brings structure, values, modes, requires_grad and gradient edges in line with the original.
+  // Brings structure, values, modes, requires_grad and gradient edges in line with the original. A
+  // buffer or extra tensor that a replica gave other memory, or a history, gets back what it had.
   // Threads: no replica may be in use meanwhile.
   void synchronize();
 
@@ -48,7 +50,17 @@ class ReplicaState {
     std::string name;
     at::Tensor original;
     bool is_parameter = false;
+    bool written_in_forward = false;
+    uint32_t seen_version = 0;                     // the original's
+    std::vector<uint32_t> copy_versions;           // by replica; of storage of its own
     std::vector<std::vector<at::Tensor>> handles;  // by replica, one or more
+  };
+
+  // A replica's handle of a buffer, as it should be when the next forward begins.
+  struct BufferHandle {
+    size_t slot;
+    at::Tensor tensor;
+    TensorSnapshot snapshot;
   };
 
   // Values to be copied to replicas that own storage.
@@ -59,6 +71,9 @@ class ReplicaState {
   };
 
   void build();
+  std::set<size_t> find_strays(bool& rerouted);
+  void restore_extra_tensors();
+  void remember_buffers();
   bool shares_storage(const Slot& slot, size_t replica) const;
   void adopt_layout(Slot& slot);
   void plan_transfers();
@@ -76,9 +91,10 @@ class ReplicaState {
   std::vector<std::vector<ModulePair>> modules_;  // by replica
   std::vector<Slot> slots_;
   std::vector<TensorSnapshot> snapshots_;  // by slot: the originals, as the replicas follow them
+  std::vector<BufferHandle> buffers_;
+  std::vector<ExtraTensors> extras_;
   std::vector<Transfer> transfers_;
   std::vector<size_t> owned_somewhere_;  // slots of which some replica has its own storage
-  std::vector<uint32_t> seen_versions_;  // by slot
   int64_t num_builds_ = 0;
 };
 

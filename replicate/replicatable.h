@@ -41,7 +41,8 @@ class Replicatable {
   // Calls `visit` for every tensor member that is in no registry, by reference and in a fixed
   // order. Each then behaves like a buffer: replica 0 shares it with the original, every other
   // replica owns a copy that is refreshed at each synchronisation. One that requires grad is
-  // differentiable like a parameter.
+  // differentiable like a parameter. Always the same ones: a synchronisation also puts them back
+  // into the members, so forward must write to them in place, not assign.
   virtual void visit_extra_tensors(const TensorVisitor& visit);
 };
 

@@ -3,12 +3,12 @@
 
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
+#include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 #include <utility>
-
-#include "replicate/replicatable.h"
 
 namespace lockstep::replicate::internal {
 namespace {
@@ -87,6 +87,15 @@ std::shared_ptr<Module> clone_module(const Module& original, c10::Device device)
   }
 }
 
+// An embedding with a maximal norm shortens the rows it looks up, in place.
+bool shortens_its_weight(const Module& module) {
+  if (const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&module)) {
+    return embedding->options.max_norm().has_value();
+  }
+  const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&module);
+  return bag != nullptr && bag->options.max_norm().has_value();
+}
+
 class Pairing {
  public:
   explicit Pairing(c10::Device device) : device_(device) {}
@@ -95,7 +104,11 @@ class Pairing {
     TORCH_CHECK(&original != &twin, "[replicate] the copy of '", path,
                 "' is the original itself: make_replica() or the factory must make a new module");
     pairs_.modules.push_back({&original, &twin});
+    const size_t first = pairs_.tensors.size();
     match(original.named_parameters(false), twin.named_parameters(false), path, "parameter", true);
+    for (size_t i = first; i < pairs_.tensors.size(); ++i) {
+      pairs_.tensors[i].written_in_forward = shortens_its_weight(original);
+    }
     match(original.named_buffers(false), twin.named_buffers(false), path, "buffer", false);
     match_extra(original, twin, path);
 
@@ -147,22 +160,25 @@ class Pairing {
       TORCH_CHECK(originals.emplace(name, tensor).second, "[replicate] visit_extra_tensors names '",
                   path, name, "' twice");
     });
-    size_t num_matched = 0;
+    ExtraTensors extras{target, {}};
     target->visit_extra_tensors([&](const std::string& name, at::Tensor& tensor) {
-      ++num_matched;
       const auto found = originals.find(name);
       TORCH_CHECK(found != originals.end(), "[replicate] visit_extra_tensors of the copy names '",
                   path, name, "', which the original does not");
       if (!found->second.defined()) {
         tensor = at::Tensor();
+        extras.tensors.emplace_back();
         return;
       }
       // A copy constructor leaves the twin with the original's own tensor: never write to that one.
       tensor = at::empty_like(found->second.detach(), found->second.options().device(device_));
       add(path + name, found->second, tensor, false);
+      extras.tensors.push_back(tensor);
     });
-    TORCH_CHECK(num_matched == originals.size(), "[replicate] visit_extra_tensors of the copy of '",
-                path, "' names ", num_matched, " tensors, of the original ", originals.size());
+    TORCH_CHECK(extras.tensors.size() == originals.size(),
+                "[replicate] visit_extra_tensors of the copy of '", path, "' names ",
+                extras.tensors.size(), " tensors, of the original ", originals.size());
+    pairs_.extras.push_back(std::move(extras));
   }
 
   void add(std::string name, const at::Tensor& original, const at::Tensor& twin,
@@ -170,11 +186,27 @@ class Pairing {
     TORCH_CHECK(original.unsafeGetTensorImpl() != twin.unsafeGetTensorImpl(),
                 "[replicate] the copy holds the original's own tensor '", name,
                 "': reset(), make_replica() or the factory must make a new one");
-    pairs_.tensors.push_back({std::move(name), original, twin, is_parameter});
+    TORCH_CHECK(original.layout() == twin.layout(), "[replicate] the copy's '", name, "' is ",
+                twin.layout(), ", but the original's ", original.layout(),
+                ": reset(), make_replica() or the factory must make one of the same layout");
+    const auto [tied, is_new] =
+        owner_of_.emplace(twin.unsafeGetTensorImpl(), Owner{original.unsafeGetTensorImpl(), name});
+    TORCH_CHECK(is_new || tied->second.original == original.unsafeGetTensorImpl(),
+                "[replicate] the copy has one tensor for '", tied->second.name, "' and '", name,
+                "', which are two in the original: what reset(), make_replica() or the factory "
+                "ties must be tied there too");
+    pairs_.tensors.push_back({std::move(name), original, twin, is_parameter, false});
   }
+
+  // What a tensor of the twin stands for.
+  struct Owner {
+    const c10::TensorImpl* original;
+    std::string name;
+  };
 
   const c10::Device device_;
   Pairs pairs_;
+  std::unordered_map<const c10::TensorImpl*, Owner> owner_of_;
 };
 
 }  // namespace

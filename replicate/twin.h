@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "replicate/replicatable.h"
 #include "replicate/replicate_options.h"
 
 namespace lockstep::replicate::internal {
@@ -20,6 +21,14 @@ struct TensorPair {
   at::Tensor original;
   at::Tensor twin;
   bool is_parameter = false;
+  bool written_in_forward = false;  // replicas that run at once must not share its memory
+};
+
+// The tensors that a twin names in visit_extra_tensors(), in that order; undefined where the
+// original's is.
+struct ExtraTensors {
+  Replicatable* twin;
+  std::vector<at::Tensor> tensors;
 };
 
 // A module of the original and the one at the same place in the twin.
@@ -31,6 +40,7 @@ struct ModulePair {
 struct Pairs {
   std::vector<ModulePair> modules;  // parents before children
   std::vector<TensorPair> tensors;  // a tensor with several names comes once per name
+  std::vector<ExtraTensors> extras;
 };
 
 // Returns a module of the structure of `original` on `device`, by options.factory, Replicatable or
@@ -42,7 +52,8 @@ std::shared_ptr<torch::nn::Module> make_twin(const std::shared_ptr<torch::nn::Mo
 
 // Pairs the modules and tensors of both trees, by name where the names agree, else by order.
 // Undefined tensors are left out. Extra tensors of a Replicatable become tensors of the twin's own.
-// Throws: c10::Error naming the module and the tensor if the trees differ.
+// Throws: c10::Error naming the module and the tensor if the trees differ, also if the twin ties two
+//   tensors to one that the original does not, or holds one of another layout.
 Pairs pair_with_twin(const std::shared_ptr<torch::nn::Module>& original,
                      const std::shared_ptr<torch::nn::Module>& twin, c10::Device device);
 

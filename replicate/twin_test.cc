@@ -201,5 +201,27 @@ TEST(PairWithTwinTest, ATwinThatHoldsTheOriginalsTensorIsRefusedByName) {
               ThrowsError("the copy holds the original's own tensor 'w'"));
 }
 
+TEST(PairWithTwinTest, ATwinThatTiesWhatTheOriginalDoesNotIsRefused) {
+  const auto original = std::make_shared<Module>();
+  original->register_parameter("a", at::ones({2}));
+  original->register_parameter("b", at::ones({2}));
+  const auto twin = std::make_shared<Module>();
+  const at::Tensor both = at::ones({2});
+  twin->register_parameter("a", both);
+  twin->register_parameter("b", both);
+  EXPECT_THAT([&] { pairs_of(original, twin); },
+              ThrowsError("the copy has one tensor for 'a' and 'b', which are two"));
+  EXPECT_EQ(pairs_of(twin, original).tensors.size(), 2) << "the other way is a matter of handles";
+}
+
+TEST(PairWithTwinTest, ATwinOfAnotherLayoutIsRefused) {
+  const auto original = std::make_shared<Module>();
+  original->register_buffer("mask", at::ones({2}).to_sparse());
+  const auto twin = std::make_shared<Module>();
+  twin->register_buffer("mask", at::ones({2}));
+  EXPECT_THAT([&] { pairs_of(original, twin); },
+              ThrowsError("the copy's 'mask' is Strided, but the original's Sparse"));
+}
+
 }  // namespace
 }  // namespace lockstep::replicate::internal

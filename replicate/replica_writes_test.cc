@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// ReplicaSet when a replica's forward writes to tensors of its own, or puts others in their place.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+#include <torch/nn/cloneable.h>
+#include <torch/nn/modules/embedding.h>
+
+#include "replicate/replica_set.h"
+#include "replicate/replicatable.h"
+#include "testing/device_sets.h"
+#include "testing/matchers.h"
+
+namespace lockstep::replicate {
+namespace {
+
+using lockstep::testing::BitwiseEqual;
+using lockstep::testing::ThrowsError;
+
+// A buffer in the registry and a member that is in none.
+struct StateImpl : torch::nn::Module, Replicatable {
+  explicit StateImpl(c10::Device device) : device(device) {
+    weight = register_parameter("weight", ones());
+    buffer = register_buffer("buffer", ones());
+    extra = ones();
+  }
+  std::shared_ptr<torch::nn::Module> make_replica() const override {
+    return std::make_shared<StateImpl>(device);
+  }
+  void visit_extra_tensors(const TensorVisitor& visit) override {
+    visit("extra", extra);
+    for (int64_t i = 0; i < num_more; ++i) {
+      visit("more " + std::to_string(i), more);
+    }
+  }
+  at::Tensor ones() const { return at::ones({2}, at::TensorOptions(at::kDouble).device(device)); }
+
+  c10::Device device;
+  int64_t num_more = 0;
+  at::Tensor weight;
+  at::Tensor buffer;
+  at::Tensor extra;
+  at::Tensor more;
+};
+
+class ReplicaWritesTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
+ protected:
+  const std::vector<c10::Device>& devices() const { return GetParam().devices; }
+  ReplicateOptions options() const {
+    ReplicateOptions options;
+    options.collectives = GetParam().collectives;
+    return options;
+  }
+
+  // Changes the module's tensors and expects that every replica follows.
+  void expect_followed(ReplicaSet<StateImpl>& set, double value) const {
+    {
+      const at::NoGradGuard no_grad;
+      net_->buffer.fill_(value);
+      net_->extra.fill_(value + 1);
+    }
+    set.synchronize();
+    for (const auto& replica : set.replicas()) {
+      EXPECT_THAT(replica->buffer.cpu(), BitwiseEqual(at::full({2}, value, at::kDouble)));
+      EXPECT_THAT(replica->extra.cpu(), BitwiseEqual(at::full({2}, value + 1, at::kDouble)));
+      EXPECT_FALSE(replica->buffer.requires_grad());
+    }
+  }
+
+  const std::shared_ptr<StateImpl> net_ = std::make_shared<StateImpl>(devices()[0]);
+};
+LOCKSTEP_INSTANTIATE_DEVICE_SETS(ReplicaWritesTest);
+
+TEST_P(ReplicaWritesTest, ABufferGivenOtherMemoryFollowsTheModuleAgain) {
+  ReplicaSet<StateImpl> set(net_, devices(), options());
+  for (const auto& replica : set.replicas()) {
+    replica->buffer.set_data(replica->buffer * 0.5);
+  }
+  expect_followed(set, 3);
+  for (const auto& replica : set.replicas()) {
+    replica->buffer.resize_({5});
+  }
+  expect_followed(set, 5);
+  EXPECT_EQ(net_->buffer.numel(), 2);
+}
+
+TEST_P(ReplicaWritesTest, AnExtraTensorThatWasAssignedFollowsTheModuleAgain) {
+  ReplicaSet<StateImpl> set(net_, devices(), options());
+  for (const auto& replica : set.replicas()) {
+    replica->extra = replica->extra * 0.5;
+  }
+  expect_followed(set, 3);
+  set.replicas().back()->extra = at::Tensor();
+  expect_followed(set, 5);
+}
+
+TEST_P(ReplicaWritesTest, AHistoryInABufferEndsWithTheNextSynchronisation) {
+  ReplicaSet<StateImpl> set(net_, devices(), options());
+  for (const auto& replica : set.replicas()) {
+    replica->buffer.mul_(replica->weight);
+    EXPECT_TRUE(replica->buffer.requires_grad());
+  }
+  expect_followed(set, 3);
+}
+
+TEST_P(ReplicaWritesTest, AWriteOfOneReplicaEndsItsOldGraphsWhenItIsReplaced) {
+  ReplicaSet<StateImpl> set(net_, devices(), options());
+  const auto last = set.replicas().back();
+  {
+    const at::NoGradGuard no_grad;
+    last->buffer.add_(1);
+  }
+  const at::Tensor loss = (last->weight * last->buffer).sum();
+  set.synchronize();
+  if (set.replicas().size() > 1) {
+    // The module's value has replaced the one that the graph saved.
+    EXPECT_THAT([&] { loss.backward(); }, ThrowsError("modified by an inplace operation"));
+  } else {
+    loss.backward();
+  }
+}
+
+TEST_P(ReplicaWritesTest, SynchronisingAnUnchangedModuleEndsNoGraph) {
+  ReplicaSet<StateImpl> set(net_, devices(), options());
+  for (const auto& replica : set.replicas()) {
+    const at::Tensor loss = (replica->weight * replica->buffer).sum();
+    set.synchronize();
+    loss.backward();
+  }
+  EXPECT_EQ(net_->weight.grad()[0].item<double>(), static_cast<double>(devices().size()));
+}
+
+TEST_P(ReplicaWritesTest, AReplicaThatNamesMoreExtraTensorsThanBeforeIsAnError) {
+  ReplicaSet<StateImpl> set(net_, devices(), options());
+  set.replicas()[0]->num_more = 1;
+  EXPECT_THAT([&] { set.synchronize(); }, ThrowsError("names 'more 0' as one more tensor"));
+}
+
+TEST_P(ReplicaWritesTest, AnEmbeddingThatShortensItsRowsHasAWeightPerReplica) {
+  for (const bool shortens : {false, true}) {
+    torch::nn::EmbeddingOptions embedding(4, 3);
+    if (shortens) {
+      embedding.max_norm(1.0);
+    }
+    torch::nn::Embedding net(embedding);
+    net->to(devices()[0]);
+    ReplicaSet<torch::nn::EmbeddingImpl> set(net, devices(), options());
+    const auto replicas = set.replicas();
+    for (size_t r = 1; r < devices().size(); ++r) {
+      const bool shares = replicas[r]->weight.storage().is_alias_of(net->weight.storage());
+      EXPECT_EQ(shares, !shortens && devices()[r] == devices()[0]) << "replica " << r;
+    }
+    EXPECT_TRUE(replicas[0]->weight.storage().is_alias_of(net->weight.storage()));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::replicate
