@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
+#include <system_error>
 
 namespace lockstep::benchmarks {
 namespace {
@@ -44,7 +47,7 @@ Sample run_block(const Side& side, int64_t steps, const PairedOptions& options,
       untimed_step(side);
     } while (meter.seconds() - start < options.settle_seconds);
   }
-  const int64_t switches = meter.involuntary_switches();
+  const double waited_before = meter.seconds_waited();
   const double start = meter.seconds();
   double timed = 0;
   if (side.before || side.after) {
@@ -60,9 +63,8 @@ Sample run_block(const Side& side, int64_t steps, const PairedOptions& options,
     timed = meter.seconds() - start;
   }
   const double whole = meter.seconds() - start;
-  const auto risen = static_cast<double>(meter.involuntary_switches() - switches);
-  const double tolerated = std::floor(whole * options.tolerated_switches_per_second);
-  return {timed / static_cast<double>(steps), risen > tolerated};
+  const double waited = meter.seconds_waited() - waited_before;
+  return {timed / static_cast<double>(steps), waited > whole * options.tolerated_wait};
 }
 
 void require(bool condition, const char* message) {
@@ -77,10 +79,25 @@ Meter process_meter() {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     return std::chrono::duration<double>(now).count();
   };
-  meter.involuntary_switches = [] {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return static_cast<int64_t>(usage.ru_nivcsw);
+  meter.seconds_waited = [] {
+    double waited = 0;
+    bool known = false;
+    std::error_code ignored;  // a thread may end meanwhile
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
+      std::ifstream schedstat(task.path() / "schedstat");
+      int64_t ran = 0;
+      int64_t nanoseconds = 0;
+      if (schedstat >> ran >> nanoseconds) {
+        known = true;
+        waited += 1e-9 * static_cast<double>(nanoseconds);
+      }
+    }
+    if (!known) {
+      rusage usage{};
+      getrusage(RUSAGE_SELF, &usage);
+      waited = 1e-3 * static_cast<double>(usage.ru_nivcsw);
+    }
+    return waited;
   };
   return meter;
 }

@@ -3,8 +3,8 @@
 //
 // A machine's speed drifts by more than most differences worth measuring, so times of different
 // minutes say little. Here every round runs each side once, a ratio is taken within a round, and
-// the median over the rounds is reported. A round in which the scheduler took a core away from
-// either side is dropped; when too many are, there is no result: the machine was busy.
+// the median over the rounds is reported. A round in which either side had to wait for a core is
+// dropped; when too many are, there is no result: the machine was busy.
 //
 //   PairedRun run({{"ours", [&] { ours(); }}, {"theirs", [&] { theirs(); }}}, {{1, 0}}, {},
 //                 process_meter());
@@ -34,11 +34,12 @@ struct Side {
 
 // Where times come from. Tests inject their own.
 struct Meter {
-  std::function<double()> seconds;                // a clock that never goes back
-  std::function<int64_t()> involuntary_switches;  // of the whole process, so far
+  std::function<double()> seconds;         // a clock that never goes back
+  std::function<double()> seconds_waited;  // so far, by all threads that are alive
 };
 
-// Steady clock and getrusage.
+// Steady clock, and the time that threads were ready to run but had no core, from schedstat. Where
+// the kernel does not tell that, every involuntary context switch counts as one millisecond.
 Meter process_meter();
 
 struct PairedOptions {
@@ -49,9 +50,9 @@ struct PairedOptions {
   double settle_seconds = 0.02;  // untimed steps at the start of a block: threads of the side
                                  // before go to sleep, caches fill
   double max_dropped = 0.3;      // share of rounds; more means that the machine is busy
-  // A long block on a machine with as many threads as cores always meets a kernel thread or two.
-  // So many switches a second pass; a block shorter than the inverse tolerates none.
-  double tolerated_switches_per_second = 20;
+  // Seconds waited per second that pass. On a machine with as many threads as cores, each kernel
+  // thread that wakes up costs some; another program that computes costs far more.
+  double tolerated_wait = 0.02;
 };
 
 struct Sample {

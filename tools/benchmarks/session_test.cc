@@ -14,7 +14,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// Three sides that take 1, 4 and 0.5 fake seconds; every step of the last raises the switches.
+// Three sides that take 1, 4 and 0.5 fake seconds; the last waits for a core as well.
 class SessionTest : public ::testing::Test {
  protected:
   PairedRun run(const PairedOptions& options) {
@@ -22,14 +22,14 @@ class SessionTest : public ::testing::Test {
     const std::vector<Side> sides{
         {"ours", takes(1)}, {"peer", takes(4)}, {"limit", takes(0.5)}, {"noisy", [this] {
                                                                           now_ += 1;
-                                                                          switches_ += 1000;
+                                                                          waited_ += 1;
                                                                         }}};
     return PairedRun(sides, {{1, 0}, {2, 0}}, options,
-                     {[this] { return now_; }, [this] { return switches_; }});
+                     {[this] { return now_; }, [this] { return waited_; }});
   }
 
   double now_ = 0;
-  int64_t switches_ = 0;
+  double waited_ = 0;
 };
 
 TEST_F(SessionTest, ARowHoldsMediansInItsUnitAndRatios) {
