@@ -7,6 +7,7 @@
 #include <ATen/ops/stack.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
 #include <utility>
@@ -89,6 +90,15 @@ bool check_outputs(const char* name, c10::ArrayRef<at::Tensor> outputs, int64_t 
   return first.dim() == 0;
 }
 
+// An embedding with a maximal norm shortens the rows that it looks up, in place.
+bool shortens_its_weight(const torch::nn::Module& module) {
+  if (const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&module)) {
+    return embedding->options.max_norm().has_value();
+  }
+  const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&module);
+  return bag != nullptr && bag->options.max_norm().has_value();
+}
+
 void warn_scalars(const char* name) {
   TORCH_WARN_ONCE("[", name,
                   "] the replicas' outputs are scalars: they are joined to a vector with "
@@ -145,6 +155,10 @@ DataParallelCore::DataParallelCore(const char* name, std::shared_ptr<torch::nn::
       pool_->run(n, task);
     };
   }
+  replicate.writes_parameters =
+      [others = options_.replicate.writes_parameters](const torch::nn::Module& part) {
+        return shortens_its_weight(part) || (others && others(part));
+      };
   if (runs_per_replica(name_, options_.backward, devices_)) {
     auto relays = std::make_unique<RelayRouter>(devices_.size());
     relays_ = relays.get();

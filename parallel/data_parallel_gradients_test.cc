@@ -325,5 +325,22 @@ TEST_P(DataParallelGradientsTest, AnUnusedOutputCostsNothing) {
   EXPECT_THAT(gradients[1], BitwiseEqual(at::ones({6}, x.options())));
 }
 
+TEST_P(DataParallelGradientsTest, AComputedTensorFromOutsideIsExplainedWhereItCannotBeServed) {
+  const at::Tensor leaf = at::ones({2}, at::kDouble).to(first()).requires_grad_();
+  const at::Tensor outside = leaf.exp();
+  const auto module = make_function_module(
+      2, [&](const at::Tensor& w, const at::Tensor& x) { return x * w * outside.to(x.device()); });
+  module->to(first());
+  DataParallel parallel(module, devices(), options());
+  const at::Tensor x = at::ones({6, 2}, at::kDouble).to(first());
+  const auto backward = [&](bool retain) { parallel.forward(x).sum().backward({}, retain); };
+  if (GetParam().engine == BackwardEngine::kPerReplica) {
+    EXPECT_THAT([&] { backward(false); }, ThrowsError("use BackwardEngine::kWholeGraph"));
+  } else {
+    backward(false);
+    EXPECT_THAT(leaf.grad(), AllClose(outside.detach() * 6, {1e-12, 1e-13}));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::parallel

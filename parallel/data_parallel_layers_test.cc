@@ -8,6 +8,8 @@
 #include <torch/nn/modules/rnn.h>
 #include <torch/optim/sgd.h>
 
+#include <cmath>
+
 #include "parallel/data_parallel_fixture.h"
 
 namespace lockstep::parallel {
@@ -303,6 +305,31 @@ TEST_P(DataParallelLayersTest, AReplicaMayGiveASparseGradientAndAnotherADenseOne
     gradient = gradient.is_sparse() ? gradient.to_dense() : gradient;
     expected = expected.is_sparse() ? expected.to_dense() : expected;
     EXPECT_THAT(gradient, BitwiseEqual(expected)) << "sparse first: " << sparse_first;
+  }
+}
+
+TEST_P(DataParallelLayersTest, AnEmbeddingThatShortensItsRowsHasAWeightPerReplica) {
+  for (const bool shortens : {false, true}) {
+    torch::nn::EmbeddingOptions embedding(4, 3);
+    if (shortens) {
+      embedding.max_norm(1.0);
+    }
+    torch::nn::Embedding net(embedding);
+    {
+      const at::NoGradGuard no_grad;
+      net->weight.fill_(1);
+    }
+    net->to(first());
+    DataParallel parallel(net, devices(), options());
+    const at::Tensor rows = at::zeros({6}, at::TensorOptions(at::kLong).device(first()));
+    const at::Tensor expected = shortens ? at::full({6, 3}, std::sqrt(1.0 / 3)) : at::ones({6, 3});
+    EXPECT_THAT(parallel.forward(rows).detach().cpu(), AllClose(expected, {1e-5, 1e-5}));
+    EXPECT_THAT(net->weight[0].detach().cpu(), AllClose(expected[0], {1e-5, 1e-5}));
+    const auto replicas = parallel.replicas();
+    for (size_t r = 1; r < num_devices(); ++r) {
+      const bool shares = replicas[r]->weight.storage().is_alias_of(net->weight.storage());
+      EXPECT_EQ(shares, !shortens && devices()[r] == first()) << "replica " << r;
+    }
   }
 }
 

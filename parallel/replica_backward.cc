@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -35,6 +36,17 @@ struct NodeMutex : Node {
 bool whole_graph_is_wanted() {
   const auto* info = torch::autograd::get_current_graph_task_exec_info();
   return info == nullptr || info->empty();
+}
+
+// The engine's own message leaves open whose graph was gone through twice.
+void explain_freed_values(c10::Error& error) {
+  if (std::strstr(error.what_without_backtrace(), "backward through the graph a second time")) {
+    error.add_context(
+        "[DataParallel] The replicas share a part of the graph, such as a tensor that was computed "
+        "outside of the module and is used in its forward: the first replica's backward freed it. "
+        "Specify retain_graph=true, pass the tensor as an input, or use "
+        "BackwardEngine::kWholeGraph.");
+  }
 }
 
 }  // namespace
@@ -101,6 +113,10 @@ variable_list ReplicaBackward::apply(variable_list&& gradients) {
           if (!keep) {
             forward_.outputs[r].reset();  // and with it the graph, where it was made
           }
+        } catch (c10::Error& freed) {
+          explain_freed_values(freed);
+          error = std::current_exception();
+          failed = true;
         } catch (...) {
           error = std::current_exception();
           failed = true;

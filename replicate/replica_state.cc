@@ -196,7 +196,7 @@ void ReplicaState::build() {
       const c10::InferenceMode normal_mode(false);
       const at::NoGradGuard no_grad;
       replicas[r] = make_twin(module_, devices_[r], options_);
-      pairs[r] = pair_with_twin(module_, replicas[r], devices_[r]);
+      pairs[r] = pair_with_twin(module_, replicas[r], devices_[r], options_);
     });
   }
   replicas_ = std::move(replicas);

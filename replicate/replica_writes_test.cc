@@ -6,7 +6,6 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/nn/cloneable.h>
-#include <torch/nn/modules/embedding.h>
 
 #include "replicate/replica_set.h"
 #include "replicate/replicatable.h"
@@ -138,21 +137,19 @@ TEST_P(ReplicaWritesTest, AReplicaThatNamesMoreExtraTensorsThanBeforeIsAnError) 
   EXPECT_THAT([&] { set.synchronize(); }, ThrowsError("names 'more 0' as one more tensor"));
 }
 
-TEST_P(ReplicaWritesTest, AnEmbeddingThatShortensItsRowsHasAWeightPerReplica) {
-  for (const bool shortens : {false, true}) {
-    torch::nn::EmbeddingOptions embedding(4, 3);
-    if (shortens) {
-      embedding.max_norm(1.0);
-    }
-    torch::nn::Embedding net(embedding);
-    net->to(devices()[0]);
-    ReplicaSet<torch::nn::EmbeddingImpl> set(net, devices(), options());
+TEST_P(ReplicaWritesTest, ParametersThatForwardWritesAreNotShared) {
+  for (const bool writes : {false, true}) {
+    ReplicateOptions settings = options();
+    settings.writes_parameters = [&](const torch::nn::Module& module) {
+      return writes && dynamic_cast<const StateImpl*>(&module) != nullptr;
+    };
+    ReplicaSet<StateImpl> set(net_, devices(), settings);
     const auto replicas = set.replicas();
     for (size_t r = 1; r < devices().size(); ++r) {
-      const bool shares = replicas[r]->weight.storage().is_alias_of(net->weight.storage());
-      EXPECT_EQ(shares, !shortens && devices()[r] == devices()[0]) << "replica " << r;
+      const bool shares = replicas[r]->weight.storage().is_alias_of(net_->weight.storage());
+      EXPECT_EQ(shares, !writes && devices()[r] == devices()[0]) << "replica " << r;
     }
-    EXPECT_TRUE(replicas[0]->weight.storage().is_alias_of(net->weight.storage()));
+    EXPECT_TRUE(replicas[0]->weight.storage().is_alias_of(net_->weight.storage()));
   }
 }
 

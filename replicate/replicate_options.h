@@ -28,6 +28,11 @@ struct ReplicateOptions {
   // another device.
   bool share_parameters = true;
 
+  // Says which modules write to their own parameters in forward. Replicas that run at the same time
+  // must not share those, so each has storage of its own whatever share_parameters says, and what
+  // replica 0 writes is what the module keeps. Empty: none do. Called from several threads.
+  std::function<bool(const torch::nn::Module& module)> writes_parameters;
+
   // Moves the values; null means the default for the device type.
   comm::DeviceCollectives* collectives = nullptr;
 

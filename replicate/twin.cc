@@ -3,7 +3,6 @@
 
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
-#include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
 #include <map>
@@ -87,18 +86,10 @@ std::shared_ptr<Module> clone_module(const Module& original, c10::Device device)
   }
 }
 
-// An embedding with a maximal norm shortens the rows it looks up, in place.
-bool shortens_its_weight(const Module& module) {
-  if (const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&module)) {
-    return embedding->options.max_norm().has_value();
-  }
-  const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&module);
-  return bag != nullptr && bag->options.max_norm().has_value();
-}
-
 class Pairing {
  public:
-  explicit Pairing(c10::Device device) : device_(device) {}
+  Pairing(c10::Device device, const ReplicateOptions& options)
+      : device_(device), options_(options) {}
 
   void walk(Module& original, Module& twin, const std::string& path) {
     TORCH_CHECK(&original != &twin, "[replicate] the copy of '", path,
@@ -106,8 +97,9 @@ class Pairing {
     pairs_.modules.push_back({&original, &twin});
     const size_t first = pairs_.tensors.size();
     match(original.named_parameters(false), twin.named_parameters(false), path, "parameter", true);
+    const bool writes = options_.writes_parameters && options_.writes_parameters(original);
     for (size_t i = first; i < pairs_.tensors.size(); ++i) {
-      pairs_.tensors[i].written_in_forward = shortens_its_weight(original);
+      pairs_.tensors[i].written_in_forward = writes;
     }
     match(original.named_buffers(false), twin.named_buffers(false), path, "buffer", false);
     match_extra(original, twin, path);
@@ -205,6 +197,7 @@ class Pairing {
   };
 
   const c10::Device device_;
+  const ReplicateOptions& options_;
   Pairs pairs_;
   std::unordered_map<const c10::TensorImpl*, Owner> owner_of_;
 };
@@ -230,8 +223,8 @@ std::shared_ptr<Module> make_twin(const std::shared_ptr<Module>& original, c10::
 }
 
 Pairs pair_with_twin(const std::shared_ptr<Module>& original, const std::shared_ptr<Module>& twin,
-                     c10::Device device) {
-  Pairing pairing(device);
+                     c10::Device device, const ReplicateOptions& options) {
+  Pairing pairing(device, options);
   pairing.walk(*original, *twin, "");
   return pairing.take();
 }

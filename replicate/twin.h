@@ -55,6 +55,7 @@ std::shared_ptr<torch::nn::Module> make_twin(const std::shared_ptr<torch::nn::Mo
 // Throws: c10::Error naming the module and the tensor if the trees differ, also if the twin ties two
 //   tensors to one that the original does not, or holds one of another layout.
 Pairs pair_with_twin(const std::shared_ptr<torch::nn::Module>& original,
-                     const std::shared_ptr<torch::nn::Module>& twin, c10::Device device);
+                     const std::shared_ptr<torch::nn::Module>& twin, c10::Device device,
+                     const ReplicateOptions& options);
 
 }  // namespace lockstep::replicate::internal

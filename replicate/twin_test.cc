@@ -50,7 +50,7 @@ struct Chosen : PlainImpl, Replicatable {
 };
 
 Pairs pairs_of(const std::shared_ptr<Module>& a, const std::shared_ptr<Module>& b) {
-  return pair_with_twin(a, b, kCpu);
+  return pair_with_twin(a, b, kCpu, {});
 }
 
 TEST(TwinTest, ClonesACloneableModuleWithoutWritingToIt) {
