@@ -35,7 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPrograms[] = {"cpu_benchmarks"};
+constexpr const char* kPrograms[] = {"cpu_benchmarks", "simulated_benchmarks"};
 
 // Bazel starts this program in its runfiles; by hand it lies beside the others.
 fs::path find_program(const std::string& name) {
