@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "autograd_fns/node_ptr.h"
+#include "autograd_fns/node_streams.h"
 #include "autograd_fns/reduce_add_coalesced.h"
 #include "comm/broadcast_coalesced.h"
 
@@ -27,12 +28,15 @@ class BroadcastBackward : public torch::autograd::Node {
   std::string name() const override { return "lockstep::BroadcastBackward"; }
 
   variable_list apply(variable_list&& grads) override {
+    const NodeStreams streams(*this, grads, source_);
     const size_t tensors = num_outputs();
     std::vector<variable_list> rows;
     for (auto row = grads.begin(); row != grads.end(); row += tensors) {
       rows.emplace_back(std::make_move_iterator(row), std::make_move_iterator(row + tensors));
     }
-    return autograd_fns::reduce_add_coalesced(rows, source_, options_);
+    variable_list sums = autograd_fns::reduce_add_coalesced(rows, source_, options_);
+    streams.join();
+    return sums;
   }
 
  private:

@@ -51,6 +51,21 @@ TEST_P(BroadcastTest, OutputsAreDeviceMajorAndEqualTheTensors) {
   }
 }
 
+TEST_P(BroadcastTest, TakesTensorsOnAnyDeviceAndGivesTheirGradientsThere) {
+  for (const c10::Device source : {c10::Device(at::kCPU), devices().back()}) {
+    const at::Tensor x = random_tensor({3}, 1).to(source).requires_grad_();
+    at::Tensor total = at::zeros({}, at::dtype(at::kDouble).device(devices()[0]));
+    const auto outputs = run({x});
+    for (size_t i = 0; i < k(); ++i) {
+      EXPECT_EQ(outputs[i].device(), devices()[i]);
+      total = total + outputs[i].pow(2).sum().to(devices()[0]);
+    }
+    total.backward();
+    EXPECT_THAT(x.grad(), AllClose(x.detach() * 2 * static_cast<double>(k())));
+    EXPECT_EQ(x.grad().device(), source);
+  }
+}
+
 TEST_P(BroadcastTest, FirstEntryAtHomeSharesMemoryAndLaterOnesDoNot) {
   const at::Tensor x = leaf({3}, 1);
   const auto outputs = run({x});

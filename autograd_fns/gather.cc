@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "autograd_fns/node_ptr.h"
+#include "autograd_fns/node_streams.h"
 #include "autograd_fns/scatter.h"
 
 namespace lockstep::autograd_fns {
@@ -40,6 +41,7 @@ class GatherBackward : public torch::autograd::Node {
     if (!grads[0].defined()) {
       return variable_list(layout_.devices.size());
     }
+    const NodeStreams streams(*this, grads, layout_.devices);
     comm::ScatterOptions options;
     options.chunk_sizes = layout_.sizes;
     options.dim = layout_.dim;
@@ -50,6 +52,7 @@ class GatherBackward : public torch::autograd::Node {
         piece = piece.squeeze(0);
       }
     }
+    streams.join();
     return pieces;
   }
 

@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <string>
+#include <utility>
 
 #include "testing/device_sets.h"
 #include "testing/gradcheck.h"
@@ -93,15 +94,18 @@ TEST_P(GatherTest, ExpandedGradientOfSumReachesEachLeafOnItsDevice) {
 }
 
 TEST_P(GatherTest, UpstreamIsSplitByTheInputsSizes) {
-  const auto inputs = leaves(4);
-  const at::Tensor joined = run(inputs);
-  const at::Tensor upstream = random_tensor(joined.sizes(), 9).to(devices()[0]);
-  joined.backward(upstream);
-  int64_t start = 0;
-  for (const at::Tensor& input : inputs) {
-    EXPECT_THAT(input.grad(), BitwiseEqual(upstream.narrow(0, start, input.size(0))));
-    start += input.size(0);
-    EXPECT_FALSE(input.grad().is_alias_of(upstream));
+  for (const c10::Device destination : {devices()[0], devices().back(), kHost}) {
+    const auto inputs = leaves(4);
+    const at::Tensor joined = autograd_fns::gather(inputs, destination);
+    const at::Tensor upstream = random_tensor(joined.sizes(), 9).to(destination);
+    joined.backward(upstream);
+    int64_t start = 0;
+    for (const at::Tensor& input : inputs) {
+      EXPECT_THAT(input.grad(), BitwiseEqual(upstream.narrow(0, start, input.size(0))));
+      EXPECT_EQ(input.grad().device(), input.device());
+      start += input.size(0);
+      EXPECT_FALSE(input.grad().is_alias_of(upstream));
+    }
   }
 }
 
@@ -135,11 +139,12 @@ TEST_P(GatherTest, NumericGradientsOfBothOrders) {
 
 TEST_P(GatherTest, ScalarsBecomeAVectorAndTheirGradientsScalars) {
   WarningCollector warnings;
-  for (const int64_t dim : {0, -1}) {
+  for (const auto& [dim, destination] :
+       {std::pair(0, devices()[0]), std::pair(-1, devices()[0]), std::pair(0, kHost)}) {
     const auto inputs = scalars();
-    const at::Tensor joined = run(inputs, dim);
+    const at::Tensor joined = autograd_fns::gather(inputs, destination, dim);
     ASSERT_EQ(joined.sizes(), at::IntArrayRef({k()}));
-    const at::Tensor upstream = random_tensor({k()}, 9).to(devices()[0]);
+    const at::Tensor upstream = random_tensor({k()}, 9).to(destination);
     // Asked directly: the engine would sum a gradient of size [1] to a number without a word.
     const auto slopes = (*joined.grad_fn())({upstream});
     joined.backward(upstream);

@@ -11,6 +11,7 @@
 
 #include "autograd_fns/broadcast.h"
 #include "autograd_fns/node_ptr.h"
+#include "autograd_fns/node_streams.h"
 #include "comm/reduce_add_coalesced.h"
 
 namespace lockstep::autograd_fns {
@@ -40,7 +41,9 @@ class ReduceAddCoalescedBackward : public torch::autograd::Node {
     if (asked.empty()) {
       return result;
     }
+    const NodeStreams streams(*this, grads, devices);
     variable_list copies = autograd_fns::broadcast(grads, devices, options_);
+    streams.join();
     for (size_t a = 0; a < asked.size(); ++a) {
       for (size_t t = 0; t < sums; ++t) {
         result[asked[a] * sums + t] = std::move(copies[a * sums + t]);

@@ -72,6 +72,20 @@ TEST_P(ReduceAddCoalescedTest, SumsInRowOrderIntoFreshTensors) {
   }
 }
 
+TEST_P(ReduceAddCoalescedTest, SumsOnAnyDestinationAndSendsGradientsBack) {
+  for (const c10::Device destination : {c10::Device(at::kCPU), devices().back()}) {
+    const auto flat = flat_leaves();
+    const auto sums = reduce_add_coalesced(rows(flat), destination);
+    EXPECT_EQ(sums[1].device(), destination);
+    const at::Tensor upstream = random_tensor({3}, 9).to(destination);
+    sums[1].backward(upstream);
+    for (size_t i = 0; i < k(); ++i) {
+      EXPECT_THAT(flat[i * 3 + 1].grad(), BitwiseEqual(upstream));
+      EXPECT_EQ(flat[i * 3 + 1].grad().device(), devices()[i]);
+    }
+  }
+}
+
 TEST_P(ReduceAddCoalescedTest, RecordsOneNodeForAllRowsAndTensors) {
   const auto flat = flat_leaves();
   const auto sums = run(rows(flat));

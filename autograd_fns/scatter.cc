@@ -14,6 +14,7 @@
 
 #include "autograd_fns/gather.h"
 #include "autograd_fns/node_ptr.h"
+#include "autograd_fns/node_streams.h"
 
 // Note [Pieces own their memory]
 // comm::scatter gives views for pieces on the input's device. Recorded views would share one
@@ -39,6 +40,7 @@ class ScatterBackward : public torch::autograd::Node {
     if (std::none_of(grads.begin(), grads.end(), [](const auto& g) { return g.defined(); })) {
       return {at::Tensor()};
     }
+    const NodeStreams streams(*this, grads, source_);
     for (size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i].defined()) {
         const auto& piece = input_metadata(i);
@@ -46,7 +48,9 @@ class ScatterBackward : public torch::autograd::Node {
         grads[i] = at::zeros_symint(piece.shape_as_dim_vector(), piece.options().device(source_));
       }
     }
-    return {autograd_fns::gather(grads, source_, dim_, {collectives_})};
+    at::Tensor gradient = autograd_fns::gather(grads, source_, dim_, {collectives_});
+    streams.join();
+    return {gradient};
   }
 
  private:

@@ -67,6 +67,23 @@ TEST_P(ScatterTest, SumOfAllPiecesGivesOnesToTheSource) {
   EXPECT_EQ(x.grad().device(), x.device());
 }
 
+TEST_P(ScatterTest, TakesAnInputOnAnyDeviceAndGivesItsGradientThere) {
+  for (const c10::Device source : {c10::Device(at::kCPU), devices().back()}) {
+    const at::Tensor x = random_tensor({2 * k(), 3}, 1).to(source).requires_grad_();
+    const auto expected = x.detach().cpu().chunk(k());
+    at::Tensor total = on_home(at::zeros({}, at::kDouble));
+    const auto pieces = run(x);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      EXPECT_THAT(pieces[i], BitwiseEqual(expected[i]));
+      EXPECT_EQ(pieces[i].device(), devices()[i]);
+      total = total + pieces[i].pow(2).sum().to(devices()[0]);
+    }
+    total.backward();
+    EXPECT_THAT(x.grad(), BitwiseEqual(x.detach() * 2));
+    EXPECT_EQ(x.grad().device(), source);
+  }
+}
+
 TEST_P(ScatterTest, APieceWithoutGradientCountsAsZero) {
   const at::Tensor x = leaf({4, 4}, 1);
   const at::Tensor first = run(x)[0];

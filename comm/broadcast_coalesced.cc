@@ -74,13 +74,32 @@ std::vector<at::Tensor> from_parts(const std::vector<at::Tensor>& parts, at::Ten
   return tensors;
 }
 
-// One flat buffer per device of `places`. The first one at home is `flat` itself, so that a copy on
-// the tensors' own device costs one pass over memory; only buffers for other devices are messages.
-std::vector<at::Tensor> flat_copies(const at::Tensor& flat, c10::ArrayRef<c10::Device> places,
+std::vector<at::Tensor> members_of(const CoalesceGroup& group, at::TensorList tensors) {
+  std::vector<at::Tensor> members;
+  members.reserve(group.indices.size());
+  for (const int64_t index : group.indices) {
+    members.push_back(tensors[static_cast<size_t>(index)]);
+  }
+  return members;
+}
+
+// True if the memory of the only member can be sent as it is, so that nothing has to be packed.
+bool is_flat_by_itself(const std::vector<at::Tensor>& members) {
+  return members.size() == 1 && members[0].is_non_overlapping_and_dense() &&
+         !members[0].is_conj() && !members[0].is_neg();
+}
+
+// One flat buffer per device of `places`. The first one at home is `flat` itself if it is packed,
+// so that a copy on the tensors' own device costs one pass over memory; only buffers for other
+// devices are messages.
+std::vector<at::Tensor> flat_copies(const std::vector<at::Tensor>& members,
+                                    c10::ArrayRef<c10::Device> places,
                                     DeviceCollectives& collectives) {
+  bool flat_taken = is_flat_by_itself(members);
+  const at::Tensor flat = flat_taken ? members[0].as_strided({members[0].numel()}, {1})
+                                     : internal::flatten(members, members);
   std::vector<at::Tensor> copies;
   std::vector<at::Tensor> remote;
-  bool flat_taken = false;
   for (const c10::Device place : places) {
     if (place != flat.device()) {
       copies.push_back(at::empty_like(flat, flat.options().device(place)));
@@ -105,9 +124,14 @@ void copy_to_remote_rows(at::TensorList tensors, c10::ArrayRef<std::vector<at::T
   DeviceCollectives& collectives =
       internal::choose_collectives(options.collectives, tensors[0].device(), places);
   for (const CoalesceGroup& group : coalesce_groups(tensors, options.buffer_bytes)) {
-    std::vector<at::Tensor> members;
-    for (const int64_t index : group.indices) {
-      members.push_back(tensors[static_cast<size_t>(index)]);
+    const std::vector<at::Tensor> members = members_of(group, tensors);
+    if (members.size() == 1) {  // straight into its copies, without a buffer on either side
+      std::vector<at::Tensor> targets;
+      for (const size_t row : rows) {
+        targets.push_back(members_of(group, copies[row])[0]);
+      }
+      collectives.broadcast(members[0], targets);
+      continue;
     }
     const at::Tensor flat = internal::flatten(members, members);
     std::vector<at::Tensor> arrived;
@@ -116,11 +140,8 @@ void copy_to_remote_rows(at::TensorList tensors, c10::ArrayRef<std::vector<at::T
     }
     collectives.broadcast(flat, arrived);
     for (size_t r = 0; r < rows.size(); ++r) {
-      std::vector<at::Tensor> targets;
-      for (const int64_t index : group.indices) {
-        targets.push_back(copies[rows[r]][static_cast<size_t>(index)]);
-      }
-      at::_foreach_copy_(targets, internal::unflatten(arrived[r], members));
+      at::_foreach_copy_(members_of(group, copies[rows[r]]),
+                         internal::unflatten(arrived[r], members));
     }
   }
 }
@@ -150,13 +171,8 @@ std::vector<std::vector<at::Tensor>> broadcast_coalesced(at::TensorList tensors,
     if (fresh_places.empty()) {
       break;
     }
-    std::vector<at::Tensor> members;
-    members.reserve(group.indices.size());
-    for (const int64_t index : group.indices) {
-      members.push_back(parts[static_cast<size_t>(index)]);
-    }
-    const at::Tensor flat = internal::flatten(members, members);
-    const std::vector<at::Tensor> copies = flat_copies(flat, fresh_places, collectives);
+    const std::vector<at::Tensor> members = members_of(group, parts);
+    const std::vector<at::Tensor> copies = flat_copies(members, fresh_places, collectives);
     for (size_t row = 0; row < copies.size(); ++row) {
       std::vector<at::Tensor> unpacked = internal::unflatten(copies[row], members);
       for (size_t m = 0; m < members.size(); ++m) {

@@ -21,6 +21,7 @@ using Row = std::vector<at::Tensor>;
 
 class BroadcastCoalescedOutTest : public ::testing::TestWithParam<DeviceSet> {
  protected:
+  at::Tensor at_home(const at::Tensor& tensor) const { return tensor.to(GetParam().devices[0]); }
   std::vector<Row> empty_rows(const Row& tensors) const {
     std::vector<Row> rows;
     for (const c10::Device device : GetParam().devices) {
@@ -39,29 +40,36 @@ class BroadcastCoalescedOutTest : public ::testing::TestWithParam<DeviceSet> {
 LOCKSTEP_INSTANTIATE_DEVICE_SETS(BroadcastCoalescedOutTest);
 
 TEST_P(BroadcastCoalescedOutTest, CopiesIntoExistingStorageAndRaisesEachVersionOnce) {
-  const Row tensors = {random_tensor({5}, 1, at::kFloat), random_tensor({3, 4}, 2).t(),
+  const Row on_host = {random_tensor({5}, 1, at::kFloat), random_tensor({3, 4}, 2).t(),
                        random_tensor({}, 3, at::kLong), at::empty({0}, at::kByte),
                        random_tensor({2, 3, 4, 5}, 4).contiguous(at::MemoryFormat::ChannelsLast)};
-  const std::vector<Row> rows = empty_rows(tensors);
-  std::vector<void*> addresses;
-  for (const Row& row : rows) {
-    addresses.push_back(row[0].data_ptr());
+  Row home;
+  for (const at::Tensor& tensor : on_host) {
+    home.push_back(at_home(tensor));
   }
-  run(tensors, rows);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    EXPECT_EQ(rows[i][0].data_ptr(), addresses[i]);
-    for (size_t t = 0; t < tensors.size(); ++t) {
-      EXPECT_THAT(rows[i][t], BitwiseEqual(tensors[t]));
-      if (tensors[t].numel() != 0) {
-        EXPECT_EQ(rows[i][t]._version(), 1);
+  for (const Row& tensors : {home, on_host}) {
+    const std::vector<Row> rows = empty_rows(tensors);
+    std::vector<void*> addresses;
+    for (const Row& row : rows) {
+      addresses.push_back(row[0].data_ptr());
+    }
+    run(tensors, rows);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(rows[i][0].data_ptr(), addresses[i]);
+      for (size_t t = 0; t < tensors.size(); ++t) {
+        EXPECT_THAT(rows[i][t], BitwiseEqual(tensors[t]));
+        if (tensors[t].numel() != 0) {
+          EXPECT_EQ(rows[i][t]._version(), 1);
+        }
       }
     }
   }
 }
 
 TEST_P(BroadcastCoalescedOutTest, CopiesBetweenDifferentStrides) {
-  const Row tensors = {random_tensor({4, 6}, 1), random_tensor({8, 6}, 2).slice(0, 0, 8, 2),
-                       random_tensor({3}, 3, at::kComplexDouble).conj()};
+  const Row tensors = {at_home(random_tensor({4, 6}, 1)),
+                       at_home(random_tensor({8, 6}, 2)).slice(0, 0, 8, 2),
+                       at_home(random_tensor({3}, 3, at::kComplexDouble)).conj()};
   std::vector<Row> rows;
   for (const c10::Device device : GetParam().devices) {
     const auto on_device = tensors[0].options().device(device);
@@ -78,7 +86,7 @@ TEST_P(BroadcastCoalescedOutTest, CopiesBetweenDifferentStrides) {
 }
 
 TEST_P(BroadcastCoalescedOutTest, TrainableCopiesStayLeavesThatRequireGrad) {
-  const Row tensors = {random_tensor({5}, 1).requires_grad_()};
+  const Row tensors = {at_home(random_tensor({5}, 1)).requires_grad_()};
   const std::vector<Row> rows = empty_rows(tensors);
   for (const Row& row : rows) {
     at::Tensor(row[0]).requires_grad_();
@@ -91,8 +99,8 @@ TEST_P(BroadcastCoalescedOutTest, TrainableCopiesStayLeavesThatRequireGrad) {
   }
 }
 
-TEST(BroadcastCoalescedOutRulesTest, LeavesSharedMemoryAlone) {
-  const at::Tensor tensor = at::ones({4});
+TEST_P(BroadcastCoalescedOutTest, LeavesSharedMemoryAlone) {
+  const at::Tensor tensor = at_home(at::ones({4}));
   const at::Tensor alias = tensor.variable_data();
   const auto version = tensor._version();
   broadcast_coalesced_out(tensor, {Row{tensor}, Row{alias}});

@@ -44,6 +44,15 @@ void expect_copy_of(const at::Tensor& copy, const at::Tensor& original) {
 
 class BroadcastCoalescedTest : public ::testing::TestWithParam<DeviceSet> {
  protected:
+  at::Tensor at_home(const at::Tensor& tensor) const {
+    return tensor.defined() ? tensor.to(GetParam().devices[0]) : tensor;
+  }
+  std::vector<at::Tensor> at_home(std::vector<at::Tensor> tensors) const {
+    for (at::Tensor& tensor : tensors) {
+      tensor = at_home(tensor);
+    }
+    return tensors;
+  }
   CoalesceOptions options(int64_t buffer_bytes) const {
     return {buffer_bytes, GetParam().collectives};
   }
@@ -57,7 +66,7 @@ class BroadcastCoalescedTest : public ::testing::TestWithParam<DeviceSet> {
 LOCKSTEP_INSTANTIATE_DEVICE_SETS(BroadcastCoalescedTest);
 
 TEST_P(BroadcastCoalescedTest, KeepsOrderDtypeLayoutAndValues) {
-  const std::vector<at::Tensor> tensors = mixed_list();
+  const std::vector<at::Tensor> tensors = at_home(mixed_list());
   for (const int64_t buffer_bytes : {1, 8, 100, 10 * 1024 * 1024}) {
     const auto rows = run(tensors, buffer_bytes);
     ASSERT_EQ(rows.size(), GetParam().devices.size());
@@ -65,13 +74,26 @@ TEST_P(BroadcastCoalescedTest, KeepsOrderDtypeLayoutAndValues) {
       EXPECT_TRUE(rows[0][t].is_same(tensors[t]));
       for (size_t row = 1; row < rows.size(); ++row) {
         expect_copy_of(rows[row][t], tensors[t]);
+        EXPECT_EQ(rows[row][t].device(), GetParam().devices[row]);
       }
     }
   }
 }
 
+TEST_P(BroadcastCoalescedTest, TakesTensorsOnTheHost) {
+  const std::vector<at::Tensor> tensors = mixed_list();
+  const auto rows = run(tensors, 100);
+  for (size_t row = 0; row < rows.size(); ++row) {
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      EXPECT_EQ(rows[row][t].device(), GetParam().devices[row]);
+      EXPECT_EQ(rows[row][t].layout(), tensors[t].layout());
+      EXPECT_THAT(rows[row][t], BitwiseEqual(tensors[t]));
+    }
+  }
+}
+
 TEST_P(BroadcastCoalescedTest, EachCopyHasAVersionCounterOfItsOwn) {
-  const auto rows = run(mixed_list(), 100);
+  const auto rows = run(at_home(mixed_list()), 100);
   for (size_t row = 1; row < rows.size(); ++row) {
     for (const at::Tensor& changed : rows[row]) {
       std::vector<uint64_t> versions;
@@ -88,9 +110,9 @@ TEST_P(BroadcastCoalescedTest, EachCopyHasAVersionCounterOfItsOwn) {
 }
 
 TEST_P(BroadcastCoalescedTest, AnEmptyTensorSurvivesInPlace) {
-  const std::vector<at::Tensor> tensors = {
-      at::empty({0}, at::kByte), random_tensor({5}, 1, at::kFloat), at::empty({0, 3}, at::kDouble),
-      random_tensor({5}, 2, at::kDouble)};
+  const std::vector<at::Tensor> tensors =
+      at_home({at::empty({0}, at::kByte), random_tensor({5}, 1, at::kFloat),
+               at::empty({0, 3}, at::kDouble), random_tensor({5}, 2, at::kDouble)});
   for (const auto& row : run(tensors, 256)) {
     for (size_t t = 0; t < tensors.size(); ++t) {
       EXPECT_EQ(row[t].sizes(), tensors[t].sizes());
@@ -100,8 +122,9 @@ TEST_P(BroadcastCoalescedTest, AnEmptyTensorSurvivesInPlace) {
 }
 
 TEST_P(BroadcastCoalescedTest, UndefinedEntriesKeepTheirPositions) {
-  const std::vector<at::Tensor> tensors = {at::Tensor(), random_tensor({2}, 1), at::Tensor(),
-                                           random_sparse({2, 2}, 2, at::kFloat), at::Tensor()};
+  const std::vector<at::Tensor> tensors =
+      at_home({at::Tensor(), random_tensor({2}, 1), at::Tensor(),
+               random_sparse({2, 2}, 2, at::kFloat), at::Tensor()});
   for (const auto& row : run(tensors, 100)) {
     ASSERT_EQ(row.size(), 5U);
     EXPECT_FALSE(row[0].defined());
@@ -124,10 +147,10 @@ TEST_P(BroadcastCoalescedTest, ListsWithNothingToSendGiveRowsOfTheSameLength) {
 
 TEST_P(BroadcastCoalescedTest, KeepsStridesOfTensorsWithoutGaps) {
   const std::vector<at::Tensor> tensors = {
-      random_tensor({3, 4}, 1).t(),
-      random_tensor({2, 3, 4, 5}, 2).contiguous(at::MemoryFormat::ChannelsLast),
-      random_tensor({}, 3), random_tensor({6, 6}, 4).slice(1, 0, 6, 2),
-      at::ones({1, 3}, at::kDouble).expand({4, 3})};
+      at_home(random_tensor({3, 4}, 1)).t(),
+      at_home(random_tensor({2, 3, 4, 5}, 2)).contiguous(at::MemoryFormat::ChannelsLast),
+      at_home(random_tensor({}, 3)), at_home(random_tensor({6, 6}, 4)).slice(1, 0, 6, 2),
+      at_home(at::ones({1, 3}, at::kDouble)).expand({4, 3})};
   for (const auto& row : run(tensors, 1 << 20)) {
     for (size_t t = 0; t < tensors.size(); ++t) {
       EXPECT_THAT(row[t], BitwiseEqual(tensors[t]));
@@ -140,9 +163,10 @@ TEST_P(BroadcastCoalescedTest, KeepsStridesOfTensorsWithoutGaps) {
 }
 
 TEST_P(BroadcastCoalescedTest, KeepsTheCoalescedFlag) {
-  const at::Tensor coalesced = random_sparse({3, 3}, 1, at::kFloat).coalesce();
-  const at::Tensor uncoalesced = at::sparse_coo_tensor(
-      at::tensor({1, 1, 0}, at::kLong).view({1, 3}), random_tensor({3, 2}, 2), {2, 2});
+  const at::Tensor coalesced = at_home(random_sparse({3, 3}, 1, at::kFloat)).coalesce();
+  const at::Tensor uncoalesced =
+      at::sparse_coo_tensor(at_home(at::tensor({1, 1, 0}, at::kLong).view({1, 3})),
+                            at_home(random_tensor({3, 2}, 2)), {2, 2});
   ASSERT_FALSE(uncoalesced.is_coalesced());
   for (const auto& row : run({coalesced, uncoalesced}, 100)) {
     EXPECT_TRUE(row[0].is_coalesced());
@@ -153,7 +177,7 @@ TEST_P(BroadcastCoalescedTest, KeepsTheCoalescedFlag) {
 }
 
 TEST_P(BroadcastCoalescedTest, CopiesNeedNoGradientAndInputsAreUnchanged) {
-  const at::Tensor leaf = random_tensor({3}, 1).requires_grad_();
+  const at::Tensor leaf = at_home(random_tensor({3}, 1)).requires_grad_();
   const auto version = leaf._version();
   const auto rows = run({leaf, leaf * 2}, 100);
   EXPECT_TRUE(rows[0][0].requires_grad());

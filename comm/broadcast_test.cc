@@ -39,13 +39,29 @@ TEST_P(BroadcastTest, FirstEntryOnTheSourcesDeviceIsTheSourceAndTheOthersAreFres
   EXPECT_TRUE(outputs[0].is_same(source));
   for (size_t i = 1; i < outputs.size(); ++i) {
     EXPECT_THAT(outputs[i], BitwiseEqual(source));
-    EXPECT_EQ(outputs[i].device().type(), devices[i].type());
+    EXPECT_EQ(outputs[i].device(), devices[i]);
     EXPECT_NE(outputs[i].data_ptr(), source.data_ptr());
     EXPECT_FALSE(outputs[i].requires_grad());
   }
   const int64_t fresh = static_cast<int64_t>(devices.size()) - 1;
   EXPECT_EQ(GetParam().counters().messages, fresh);
   EXPECT_EQ(GetParam().counters().bytes, 100 * fresh);
+}
+
+TEST_P(BroadcastTest, TakesASourceOnTheHost) {
+  const at::Tensor source = random_tensor({5, 5}, 1);
+  const std::vector<at::Tensor> outputs = broadcast(source, GetParam().devices, options());
+  std::vector<at::Tensor> given;
+  for (const at::Tensor& output : outputs) {
+    given.push_back(at::zeros_like(output));
+  }
+  broadcast_out(source, given, options());
+  GetParam().sync();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    EXPECT_EQ(outputs[i].device(), GetParam().devices[i]);
+    EXPECT_THAT(outputs[i], BitwiseEqual(source));
+    EXPECT_THAT(given[i], BitwiseEqual(source));
+  }
 }
 
 TEST_P(BroadcastTest, KeepsTheMemoryFormat) {
@@ -98,22 +114,28 @@ TEST(BroadcastRulesTest, OnlyOneEntryIsTheSourceWhereverItStands) {
   EXPECT_FALSE(outputs[2].is_same(source));
 }
 
-TEST(BroadcastRulesTest, EveryDtypeTravels) {
+TEST_P(BroadcastTest, EveryDtypeTravels) {
+  const std::vector<c10::Device>& devices = GetParam().devices;
   for (const at::ScalarType dtype :
        {at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kHalf, at::kBFloat16, at::kFloat,
         at::kDouble, at::kBool, at::kComplexFloat, at::kComplexDouble}) {
     const at::Tensor source = random_tensor({7}, 1, dtype);
-    EXPECT_THAT(broadcast(source, {kCpu, kCpu})[1], BitwiseEqual(source)) << dtype;
+    const std::vector<at::Tensor> outputs = broadcast(source.to(devices[0]), devices, options());
+    EXPECT_THAT(outputs.back(), BitwiseEqual(source)) << dtype;
   }
 }
 
-TEST(BroadcastRulesTest, TakesConjugatedAndExpandedTensors) {
-  const at::Tensor conjugated = random_tensor({3}, 1, at::kComplexDouble).conj();
-  EXPECT_THAT(broadcast(conjugated, {kCpu, kCpu})[1], BitwiseEqual(conjugated.resolve_conj()));
-  const at::Tensor expanded = at::ones({1, 3}).expand({4, 3});
-  const at::Tensor copy = broadcast(expanded, {kCpu, kCpu})[1];
-  EXPECT_THAT(copy, BitwiseEqual(expanded));
-  EXPECT_TRUE(copy.is_non_overlapping_and_dense());
+TEST_P(BroadcastTest, TakesConjugatedAndExpandedTensors) {
+  const std::vector<c10::Device>& devices = GetParam().devices;
+  const at::Tensor conjugated = random_tensor({3}, 1, at::kComplexDouble).to(devices[0]).conj();
+  const at::Tensor expanded = at::ones({1, 3}, devices[0]).expand({4, 3});
+  const std::vector<at::Tensor> copies = broadcast(expanded, devices, options());
+  for (size_t i = 1; i < devices.size(); ++i) {
+    EXPECT_THAT(broadcast(conjugated, devices, options())[i],
+                BitwiseEqual(conjugated.resolve_conj()));
+    EXPECT_THAT(copies[i], BitwiseEqual(expanded));
+    EXPECT_TRUE(copies[i].is_non_overlapping_and_dense());
+  }
 }
 
 TEST(BroadcastRulesTest, RejectsWrongArguments) {

@@ -19,11 +19,11 @@ using ::lockstep::testing::BitwiseEqual;
 using ::lockstep::testing::DeviceSet;
 using ::lockstep::testing::random_tensor;
 
-// The sum by LibTorch's own additions, one after another.
+// The sum by LibTorch's own additions on the CPU, one after another.
 at::Tensor successive_sum(const std::vector<at::Tensor>& inputs) {
-  at::Tensor sum = inputs[0].clone();
+  at::Tensor sum = inputs[0].cpu().clone();
   for (size_t i = 1; i < inputs.size(); ++i) {
-    sum = sum + inputs[i];
+    sum = sum + inputs[i].cpu();
   }
   return sum;
 }

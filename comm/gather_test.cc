@@ -2,6 +2,7 @@
 #include "comm/gather.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,6 +28,12 @@ at::Tensor channels_last(const at::Tensor& tensor) {
 class GatherTest : public ::testing::TestWithParam<DeviceSet> {
  protected:
   GatherOptions options() const { return {GetParam().collectives}; }
+  static at::Tensor joined_on_host(std::vector<at::Tensor> inputs, int64_t dim) {
+    for (at::Tensor& input : inputs) {
+      input = input.cpu();
+    }
+    return at::cat(inputs, dim);
+  }
 };
 LOCKSTEP_INSTANTIATE_DEVICE_SETS(GatherTest);
 
@@ -36,12 +43,12 @@ TEST_P(GatherTest, JoinsInListOrderAlongAnyDim) {
     inputs.push_back(random_tensor({2, 5}, inputs.size() + 1).to(device));
   }
   for (const int64_t dim : {0, 1, -1, -2}) {
-    for (const c10::Device destination : {GetParam().devices[0], kCpu}) {
+    for (const c10::Device destination : {GetParam().devices[0], GetParam().devices.back(), kCpu}) {
       GetParam().collectives->reset_counters();
       const at::Tensor joined = gather(inputs, destination, dim, options());
       GetParam().sync();
       EXPECT_EQ(joined.device(), destination);
-      EXPECT_THAT(joined, BitwiseEqual(at::cat(inputs, dim)));
+      EXPECT_THAT(joined, BitwiseEqual(joined_on_host(inputs, dim)));
       EXPECT_EQ(GetParam().counters().messages, static_cast<int64_t>(inputs.size()));
       EXPECT_EQ(GetParam().counters().bytes, static_cast<int64_t>(joined.nbytes()));
     }
@@ -49,13 +56,22 @@ TEST_P(GatherTest, JoinsInListOrderAlongAnyDim) {
 }
 
 TEST_P(GatherTest, UndoesScatterAndKeepsChannelsLast) {
-  const at::Tensor input = channels_last(random_tensor({10, 3, 32, 32}, 1));
+  const at::Tensor input =
+      channels_last(random_tensor({10, 3, 32, 32}, 1)).to(GetParam().devices[0]);
   const std::vector<at::Tensor> pieces = scatter(input, GetParam().devices);
   const at::Tensor joined = gather(pieces, GetParam().devices[0], 0, options());
   GetParam().sync();
   EXPECT_THAT(joined, BitwiseEqual(input));
   EXPECT_EQ(joined.strides(), input.strides());
   EXPECT_NE(joined.data_ptr(), input.data_ptr());
+}
+
+TEST_P(GatherTest, ADestinationWithoutIndexIsTheCurrentDevice) {
+  const c10::DeviceGuard current(GetParam().devices.back());
+  const at::Tensor input = at::ones({2}, GetParam().devices[0]);
+  const at::Tensor joined = gather({input, input}, c10::Device(current.current_device().type()));
+  EXPECT_EQ(joined.device(), GetParam().devices.back());
+  EXPECT_THAT(joined, BitwiseEqual(at::ones({4})));
 }
 
 TEST_P(GatherTest, ResultsNeedNoGradient) {
@@ -69,8 +85,8 @@ TEST_P(GatherTest, OutWritesTheGivenTensor) {
   for (const c10::Device device : GetParam().devices) {
     inputs.push_back(random_tensor({2, 3}, inputs.size() + 1).to(device));
   }
-  const at::Tensor expected = at::cat(inputs, 1);
-  const at::Tensor output = at::empty_like(expected);
+  const at::Tensor expected = joined_on_host(inputs, 1);
+  const at::Tensor output = at::empty_like(expected, at::device(GetParam().devices.back()));
   EXPECT_TRUE(gather_out(inputs, output, 1, options()).is_same(output));
   GetParam().sync();
   EXPECT_THAT(output, BitwiseEqual(expected));

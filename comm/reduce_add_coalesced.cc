@@ -97,6 +97,10 @@ std::vector<at::Tensor> sum_in_place(Rows inputs, const CoalesceGroup& group,
 std::vector<at::Tensor> sum_packed(Rows inputs, const CoalesceGroup& group,
                                    const std::vector<at::Tensor>& like, c10::Device destination,
                                    DeviceCollectives& collectives) {
+  if (like.size() == 1 && inputs.size() > 1) {  // nothing to pack
+    const size_t t = static_cast<size_t>(group.indices[0]);
+    return {internal::sum_fresh(defined_column(inputs, t), destination, collectives)};
+  }
   std::vector<at::Tensor> flats;
   for (const std::vector<at::Tensor>& row : inputs) {
     flats.push_back(internal::flatten(members_of(group, row), like));

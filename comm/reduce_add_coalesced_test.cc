@@ -36,6 +36,20 @@ Row mixed_row(uint64_t seed) {
 class ReduceAddCoalescedTest : public ::testing::TestWithParam<DeviceSet> {
  protected:
   size_t width() const { return GetParam().devices.size(); }
+  // The tensors of `row` on device i of the set.
+  Row on_device(size_t i, Row row) const {
+    for (at::Tensor& tensor : row) {
+      tensor = tensor.defined() ? tensor.to(GetParam().devices[i]) : tensor;
+    }
+    return row;
+  }
+  std::vector<Row> on_every_device(const Row& row) const {
+    std::vector<Row> rows;
+    for (size_t i = 0; i < width(); ++i) {
+      rows.push_back(on_device(i, row));
+    }
+    return rows;
+  }
   std::vector<at::Tensor> run(const std::vector<Row>& rows, int64_t buffer_bytes) const {
     std::vector<at::Tensor> sums =
         reduce_add_coalesced(rows, GetParam().devices[0], {buffer_bytes, GetParam().collectives});
@@ -48,16 +62,17 @@ LOCKSTEP_INSTANTIATE_DEVICE_SETS(ReduceAddCoalescedTest);
 TEST_P(ReduceAddCoalescedTest, SumsEveryTensorInListOrderAndKeepsPositions) {
   std::vector<Row> rows;
   for (size_t i = 0; i < width(); ++i) {
-    rows.push_back(mixed_row(100 * i));
+    rows.push_back(on_device(i, mixed_row(100 * i)));
   }
   for (const int64_t buffer_bytes : {1, 8, 100, 1 << 20}) {
     const std::vector<at::Tensor> sums = run(rows, buffer_bytes);
     ASSERT_EQ(sums.size(), rows[0].size());
     for (size_t t = 0; t < sums.size(); ++t) {
-      at::Tensor expected = rows[0][t].to_dense();
+      at::Tensor expected = rows[0][t].to_dense().cpu();
       for (size_t i = 1; i < rows.size(); ++i) {
-        expected = expected + rows[i][t].to_dense();
+        expected = expected + rows[i][t].to_dense().cpu();
       }
+      EXPECT_EQ(sums[t].device(), GetParam().devices[0]);
       EXPECT_EQ(sums[t].toString(), rows[0][t].toString());
       EXPECT_THAT(sums[t].to_dense(), BitwiseEqual(expected)) << "tensor " << t;
       if (!sums[t].is_sparse()) {
@@ -68,7 +83,7 @@ TEST_P(ReduceAddCoalescedTest, SumsEveryTensorInListOrderAndKeepsPositions) {
 }
 
 TEST_P(ReduceAddCoalescedTest, EachSumIsFreshWithAVersionCounterOfItsOwn) {
-  std::vector<Row> rows(width(), mixed_row(1));
+  const std::vector<Row> rows = on_every_device(mixed_row(1));
   const Row before = mixed_row(1);
   const std::vector<at::Tensor> sums = run(rows, 100);
   for (const at::Tensor& changed : sums) {
@@ -87,8 +102,8 @@ TEST_P(ReduceAddCoalescedTest, EachSumIsFreshWithAVersionCounterOfItsOwn) {
 }
 
 TEST_P(ReduceAddCoalescedTest, UndefinedCountsAsZeroAndUndefinedInAllStaysUndefined) {
-  std::vector<Row> rows(width(), {at::Tensor(), at::Tensor(), at::ones({3})});
-  rows.back()[1] = -at::zeros({2});
+  std::vector<Row> rows = on_every_device({at::Tensor(), at::Tensor(), at::ones({3})});
+  rows.back()[1] = -at::zeros({2}, GetParam().devices.back());
   const std::vector<at::Tensor> sums = run(rows, 100);
   EXPECT_FALSE(sums[0].defined());
   EXPECT_THAT(sums[1], BitwiseEqual(-at::zeros({2})));
@@ -97,8 +112,8 @@ TEST_P(ReduceAddCoalescedTest, UndefinedCountsAsZeroAndUndefinedInAllStaysUndefi
 }
 
 TEST_P(ReduceAddCoalescedTest, SparseInSomeRowsBecomesDense) {
-  std::vector<Row> rows(width(), {at::ones({3}), at::eye(3)});
-  rows[0][1] = at::eye(3).to_sparse();
+  std::vector<Row> rows = on_every_device({at::ones({3}), at::eye(3)});
+  rows[0][1] = rows[0][1].to_sparse();
   const at::Tensor sum = run(rows, 100)[1];
   EXPECT_EQ(sum.is_sparse(), width() == 1);
   EXPECT_THAT(sum.to_dense(), BitwiseEqual(static_cast<double>(width()) * at::eye(3)));
@@ -106,9 +121,13 @@ TEST_P(ReduceAddCoalescedTest, SparseInSomeRowsBecomesDense) {
 
 TEST_P(ReduceAddCoalescedTest, SumsTensorsWhoseStridesDifferOverRows) {
   const at::Tensor a = random_tensor({3, 4}, 1);
-  const at::Tensor gaps = random_tensor({3, 8}, 2).slice(1, 0, 8, 2);
-  std::vector<Row> rows(width(), {a, gaps});
-  rows.back() = {a.t().contiguous().t(), gaps.contiguous()};
+  const at::Tensor wide = random_tensor({3, 8}, 2);
+  const at::Tensor gaps = wide.slice(1, 0, 8, 2);
+  std::vector<Row> rows = on_every_device({a, wide});
+  for (Row& row : rows) {
+    row[1] = row[1].slice(1, 0, 8, 2);
+  }
+  rows.back() = {rows.back()[0].t().contiguous().t(), rows.back()[1].contiguous()};
   at::Tensor expected = a.clone();
   at::Tensor expected_gaps = gaps.clone();
   for (size_t i = 1; i < width(); ++i) {
@@ -121,7 +140,10 @@ TEST_P(ReduceAddCoalescedTest, SumsTensorsWhoseStridesDifferOverRows) {
 }
 
 TEST_P(ReduceAddCoalescedTest, SumsNeedNoGradient) {
-  const std::vector<Row> rows(width(), {at::ones({3}).requires_grad_(), at::ones({2})});
+  std::vector<Row> rows = on_every_device({at::ones({3}), at::ones({2})});
+  for (Row& row : rows) {
+    row[0].requires_grad_();
+  }
   for (const at::Tensor& sum : run(rows, 100)) {
     EXPECT_FALSE(sum.requires_grad());
     EXPECT_FALSE(sum.is_view());

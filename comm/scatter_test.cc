@@ -80,14 +80,16 @@ class ScatterTest : public ::testing::TestWithParam<DeviceSet> {
  protected:
   void expect_slices(const at::Tensor& input, const std::vector<int64_t>& sizes, int64_t dim,
                      const ScatterOptions& options) const {
-    const std::vector<at::Tensor> pieces = scatter(input, GetParam().devices, options);
-    GetParam().sync();
-    ASSERT_EQ(pieces.size(), sizes.size());
-    int64_t start = 0;
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      EXPECT_THAT(pieces[i], BitwiseEqual(input.narrow(dim, start, sizes[i])));
-      EXPECT_EQ(pieces[i].device().type(), GetParam().devices[i].type());
-      start += sizes[i];
+    for (const c10::Device source : {kCpu, GetParam().devices[0], GetParam().devices.back()}) {
+      const std::vector<at::Tensor> pieces = scatter(input.to(source), GetParam().devices, options);
+      GetParam().sync();
+      ASSERT_EQ(pieces.size(), sizes.size());
+      int64_t start = 0;
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        EXPECT_THAT(pieces[i], BitwiseEqual(input.narrow(dim, start, sizes[i])));
+        EXPECT_EQ(pieces[i].device(), GetParam().devices[i]);
+        start += sizes[i];
+      }
     }
   }
 };
@@ -113,6 +115,16 @@ TEST_P(ScatterTest, FollowsGivenSizes) {
 TEST_P(ScatterTest, AnEmptyBatchGivesAnEmptyPiecePerDevice) {
   const int64_t k = static_cast<int64_t>(GetParam().devices.size());
   expect_slices(at::empty({0, 3}), std::vector<int64_t>(static_cast<size_t>(k), 0), 0, {});
+}
+
+TEST_P(ScatterTest, OnlyPiecesOnTheInputsDeviceShareItsMemory) {
+  const at::Tensor input = at::zeros({12, 2}, GetParam().devices.back());
+  for (const at::Tensor& piece : scatter(input, GetParam().devices)) {
+    EXPECT_EQ(piece.is_alias_of(input), piece.device() == input.device());
+    piece.fill_(1);
+  }
+  const int64_t shared = GetParam().devices[0].is_cpu() ? 12 : 12 / GetParam().devices.size();
+  EXPECT_EQ(input.sum().item<int64_t>(), 2 * shared);
 }
 
 TEST_P(ScatterTest, PiecesAreChannelsLastWhereTheInputIs) {
@@ -141,8 +153,10 @@ TEST_P(ScatterTest, OutFollowsTheSizesOfTheOutputs) {
   GetParam().sync();
   EXPECT_EQ(GetParam().counters().messages, static_cast<int64_t>(k));
   EXPECT_EQ(GetParam().counters().bytes, static_cast<int64_t>(input.nbytes()));
-  EXPECT_THAT(at::cat(outputs, 1), BitwiseEqual(input));
+  int64_t start = 0;
   for (size_t i = 0; i < k; ++i) {
+    EXPECT_THAT(outputs[i], BitwiseEqual(input.narrow(1, start, outputs[i].size(1))));
+    start += outputs[i].size(1);
     EXPECT_TRUE(returned[i].is_same(outputs[i]));
     EXPECT_EQ(outputs[i]._version(), 1);
   }
@@ -261,36 +275,6 @@ TEST(ScatterOutTest, RejectsOutputsThatDoNotFitBeforeWriting) {
   EXPECT_THAT([&] { call(input.narrow(0, 1, 2)); },
               ThrowsError("expected an output apart from the input, got one that overlaps it"));
   EXPECT_THAT(good, BitwiseEqual(at::zeros({2, 4})));
-}
-
-TEST(ScatterStreamsTest, FewerStreamsThanPiecesAreFine) {
-  const at::Tensor input = random_tensor({4}, 1);
-  ScatterOptions options;
-  options.streams = {c10::Stream(c10::Stream::DEFAULT, kCpu)};
-  EXPECT_THAT(scatter(input, {kCpu, kCpu}, options)[1], BitwiseEqual(input.narrow(0, 2, 2)));
-  options.streams = {std::nullopt, c10::Stream(c10::Stream::DEFAULT, kCpu)};
-  const std::vector<at::Tensor> outputs = {at::empty({2}, at::kDouble),
-                                           at::empty({2}, at::kDouble)};
-  scatter_out(input, outputs, options);
-  EXPECT_THAT(at::cat(outputs), BitwiseEqual(input));
-}
-
-TEST(ScatterStreamsTest, RejectsStreamsOfAnotherDeviceAndTooMany) {
-  const at::Tensor input = at::ones({4});
-  ScatterOptions options;
-  options.streams = {std::nullopt, c10::Stream(c10::Stream::DEFAULT, kMeta)};
-  EXPECT_THAT(
-      [&] {
-        scatter(input, {kCpu, kCpu}, options);
-      },
-      ThrowsError("[scatter] expected a stream of cpu, got one of meta"));
-  EXPECT_THAT(
-      [&] {
-        scatter_out(input, {at::ones({2}), at::ones({2})}, options);
-      },
-      ThrowsError("[scatter_out] expected a stream of cpu, got one of meta"));
-  EXPECT_THAT([&] { scatter(input, {kCpu}, options); },
-              ThrowsError("[scatter] expected at most 1 streams, got 2"));
 }
 
 }  // namespace

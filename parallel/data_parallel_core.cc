@@ -19,6 +19,7 @@
 #include "comm/scatter.h"
 #include "parallel/parallel_apply.h"
 #include "parallel/replica_backward.h"
+#include "replicate/placement.h"
 
 namespace lockstep::parallel::internal {
 namespace {
@@ -261,7 +262,7 @@ at::Tensor DataParallelCore::run_whole_graph(c10::ArrayRef<at::Tensor> inputs,
   const std::vector<at::Tensor> outputs = run_replicas(chunks, function, {});
   const bool scalars = check_outputs(name_, outputs, options_.dim);
   return autograd_fns::gather(outputs, options_.output_device.value_or(devices_[0]),
-                              scalars ? 0 : options_.dim);
+                              scalars ? 0 : options_.dim, {options_.replicate.collectives});
 }
 
 at::Tensor DataParallelCore::run_per_replica(c10::ArrayRef<at::Tensor> given,

@@ -92,19 +92,23 @@ TEST_P(DataParallelFailuresTest, TheNextCallWorks) {
   EXPECT_THAT(module->weight.grad(), BitwiseEqual(rows().sum(0)));
 }
 
-// The identity, whose backward calls `fail` with the mean gradient.
+// The identity, whose backward fails unless the mean gradient is `spared`. On several devices it
+// may still run when the error has been thrown, so what it reads is atomic.
 struct FailInBackward : torch::autograd::Function<FailInBackward> {
-  static std::function<void(double)> fail;
+  static std::atomic<bool> fails;
+  static std::atomic<double> spared;
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
     return x.clone();
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
                                                  const torch::autograd::variable_list& gradients) {
-    fail(gradients[0].mean().item<double>());
+    const double value = gradients[0].mean().item<double>();
+    TORCH_CHECK_INDEX(!fails || value == spared, "bad gradient ", value);
     return {gradients[0]};
   }
 };
-std::function<void(double)> FailInBackward::fail;
+std::atomic<bool> FailInBackward::fails{false};
+std::atomic<double> FailInBackward::spared{0};
 
 TEST_P(DataParallelFailuresTest, AnErrorInBackwardLeavesGradientsAloneAndNamesTheReplica) {
   const auto module = make_function_module(
@@ -112,10 +116,8 @@ TEST_P(DataParallelFailuresTest, AnErrorInBackwardLeavesGradientsAloneAndNamesTh
   module->to(first());
   DataParallel parallel(module, devices(), options());
   // Every replica fails but the first; with one device, that one.
-  const bool alone = num_devices() == 1;
-  FailInBackward::fail = [alone](double value) {
-    TORCH_CHECK_INDEX(!alone && value == 1.0, "bad gradient ", value);
-  };
+  FailInBackward::spared = num_devices() == 1 ? 0 : 1;
+  FailInBackward::fails = true;
   try {
     parallel.forward(rows()).backward(rows());
     FAIL() << "nothing was thrown";
@@ -130,7 +132,7 @@ TEST_P(DataParallelFailuresTest, AnErrorInBackwardLeavesGradientsAloneAndNamesTh
   }
   EXPECT_FALSE(module->weight.grad().defined());
 
-  FailInBackward::fail = [](double) {};
+  FailInBackward::fails = false;
   parallel.forward(rows()).sum().backward();
   EXPECT_THAT(module->weight.grad(), BitwiseEqual(rows().sum(0)));
 }

@@ -217,8 +217,9 @@ TEST_P(DataParallelGradientsTest, OriginalsMayBeUsedDirectlyInTheSameLoss) {
 
 TEST_P(DataParallelGradientsTest, ALeafFromOutsideTheModuleGetsItsGradient) {
   const at::Tensor outside = at::full({3}, 2.0, at::kDouble).to(first()).requires_grad_();
-  const auto module = make_function_module(
-      3, [outside](const at::Tensor& w, const at::Tensor& x) { return x * w * outside; });
+  const auto module = make_function_module(3, [outside](const at::Tensor& w, const at::Tensor& x) {
+    return x * w * outside.to(x.device());
+  });
   module->to(first());
   DataParallel parallel(module, devices(), options());
   const at::Tensor x = data({5, 3}, 1);

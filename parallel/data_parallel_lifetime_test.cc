@@ -2,6 +2,7 @@
 // DataParallel used by several threads, inside itself, and given up early.
 #include <pthread.h>
 
+#include <algorithm>
 #include <functional>
 #include <thread>
 
@@ -155,13 +156,18 @@ TEST_P(DataParallelLifetimeTest, AChainOfManyForwardsIsTakenDownWithoutRecursion
   EXPECT_FALSE(x.defined());
 }
 
-// The outer module runs an inner DataParallel made by `make` for its own child.
+// The outer module runs an inner data_parallel() for its own child, from its own device on.
 struct OuterImpl : torch::nn::Cloneable<OuterImpl> {
   explicit OuterImpl(std::vector<c10::Device> devices) : devices(std::move(devices)) {
     OuterImpl::reset();
   }
   void reset() override { net = register_module("net", Mlp(2, 3, 2)); }
-  at::Tensor forward(const at::Tensor& x) { return data_parallel(net, x * 2, devices) * 3; }
+  at::Tensor forward(const at::Tensor& x) {
+    auto from_here = devices;
+    std::rotate(from_here.begin(), std::find(from_here.begin(), from_here.end(), x.device()),
+                from_here.end());
+    return data_parallel(net, x * 2, from_here) * 3;
+  }
   std::vector<c10::Device> devices;
   Mlp net{nullptr};
 };

@@ -85,11 +85,11 @@ TEST_P(DataParallelSecondOrderTest, LossAndPenaltyAndAnEarlierForwardGoTogether)
 }
 
 TEST_P(DataParallelSecondOrderTest, AnEvaluationMayComeBetweenAForwardAndItsPenalty) {
-  const auto make = [] {
+  const auto make = [this] {
     auto module = make_function_module(
         2, [](const at::Tensor& w, const at::Tensor& x) { return x * x * w * w; });
-    // A sparse one is made anew by every forward.
-    module->register_buffer("mask", at::eye(2, at::kDouble).to_sparse());
+    // A sparse one is made anew by every forward. On its device: to() cannot take it to every type.
+    module->register_buffer("mask", at::eye(2, at::kDouble).to(first()).to_sparse());
     return module;
   };
   const auto module = make();

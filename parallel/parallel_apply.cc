@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/parallel_apply.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include "comm/device_list.h"
 
 namespace lockstep::parallel::internal {
@@ -20,16 +18,6 @@ std::vector<c10::Device> devices_of_replicas(c10::ArrayRef<c10::Device> given,
     devices.push_back(*found[i]);
   }
   return devices;
-}
-
-std::vector<std::optional<c10::Stream>> current_streams(c10::ArrayRef<c10::Device> devices) {
-  std::vector<std::optional<c10::Stream>> streams(devices.size());
-  for (size_t i = 0; i < devices.size(); ++i) {
-    if (!devices[i].is_cpu()) {
-      streams[i] = c10::impl::VirtualGuardImpl(devices[i].type()).getStream(devices[i]);
-    }
-  }
-  return streams;
 }
 
 }  // namespace lockstep::parallel::internal

@@ -9,7 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
-#include <c10/core/Stream.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/util/ArrayRef.h>
 #include <c10/util/Exception.h>
@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/current_streams.h"
 #include "parallel/failure.h"
 #include "parallel/nested_tensors.h"
 #include "parallel/worker_pool.h"
@@ -30,9 +31,6 @@ namespace internal {
 // Normalises devices, or finds them: that of the first tensor in each input.
 std::vector<c10::Device> devices_of_replicas(c10::ArrayRef<c10::Device> given,
                                              const std::vector<std::optional<c10::Device>>& found);
-
-// The calling thread's current stream on each device; none for the CPU.
-std::vector<std::optional<c10::Stream>> current_streams(c10::ArrayRef<c10::Device> devices);
 
 template <class Replica, class... Arguments>
 decltype(auto) call_replica(Replica& replica, Arguments&&... arguments) {
@@ -63,8 +61,8 @@ decltype(auto) apply_replica(Replica& replica, const Input& input) {
 // A replica is a pointer or holder of a module, whose forward() is called, or anything that can be
 // called itself. An input is one argument, or a std::tuple of all of them. A result may be of any
 // type, undefined tensors included. Each worker takes over the caller's thread-local state
-// (WorkerPool::try_run), and its current device and stream are replica i's device and the stream
-// that was current there for the caller. A single replica runs on the calling thread.
+// (WorkerPool::try_run); its current device is replica i's, and on all the replicas' devices the
+// current streams are the caller's. A single replica runs on the calling thread.
 //
 // Devices: devices[i] is that of replica i; if the list is empty, that of the first tensor in
 //          inputs[i]. Tensors in a result that are elsewhere are moved there.
@@ -95,12 +93,13 @@ auto parallel_apply(WorkerPool& pool, const std::vector<Replica>& replicas,
     }
   }
   const std::vector<c10::Device> places = internal::devices_of_replicas(devices, found);
-  const auto streams = internal::current_streams(places);
+  const auto streams = comm::current_streams(places);
   std::vector<std::optional<Result>> results(replicas.size());
   const auto thrown = pool.try_run(
       static_cast<int64_t>(replicas.size()),
       [&](int64_t i) {
-        const c10::OptionalStreamGuard stream(streams[i]);
+        const c10::MultiStreamGuard same_streams(streams);
+        const c10::DeviceGuard device(places[i]);
         // A copy of the handle, so that calling it needs no const forward.
         Replica replica = replicas[i];
         results[i].emplace(internal::apply_replica(replica, inputs[i]));

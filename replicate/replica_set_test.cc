@@ -12,39 +12,33 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
+#include "replicate/replicas_fixture.h"
 #include "replicate/test_modules.h"
 #include "testing/device_sets.h"
 #include "testing/matchers.h"
-#include "testing/random.h"
 
 namespace lockstep::replicate {
 namespace {
 
 using lockstep::testing::AllClose;
 using lockstep::testing::BitwiseEqual;
-using lockstep::testing::random_tensor;
 using lockstep::testing::ThrowsError;
 
 using Set = ReplicaSet<AffineImpl>;
 
 // Each test runs with parameters shared, and again with parameters owned, as on other devices.
-class ReplicaSetTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
+class ReplicaSetTest : public ReplicasTest {
  protected:
-  const std::vector<c10::Device>& devices() const { return GetParam().devices; }
-  double k() const { return static_cast<double>(devices().size()); }
-  ReplicateOptions options(bool share_parameters) const {
-    ReplicateOptions options;
-    options.share_parameters = share_parameters;
-    options.collectives = GetParam().collectives;
-    return options;
-  }
   void add_one(const at::Tensor& tensor) const {
     const at::NoGradGuard no_grad;
     tensor.add_(1);
   }
 
-  const std::shared_ptr<AffineImpl> net_ = std::make_shared<AffineImpl>(3);
-  const at::Tensor x_ = random_tensor({3}, 1);
+  // What `times` uses of x_ give net_'s weight.
+  at::Tensor gradient(int64_t times) const { return x_ * static_cast<double>(times); }
+
+  const std::shared_ptr<AffineImpl> net_ = placed(std::make_shared<AffineImpl>(3));
+  const at::Tensor x_ = data({3}, 1);
 };
 LOCKSTEP_INSTANTIATE_DEVICE_SETS(ReplicaSetTest);
 
@@ -53,7 +47,7 @@ TEST_P(ReplicaSetTest, HoldsTheModuleItselfAndOneReplicaPerDevice) {
   EXPECT_EQ(set.module(), net_);
   EXPECT_EQ(set.devices(), devices());
   EXPECT_EQ(set.replicas().size(), devices().size());
-  torch::nn::Linear linear(2, 2);
+  const auto linear = placed(torch::nn::Linear(2, 2));
   EXPECT_EQ(ReplicaSet<torch::nn::LinearImpl>(linear, devices()).module(), linear.ptr());
 }
 
@@ -83,8 +77,8 @@ TEST_P(ReplicaSetTest, TrainsAsOneDevice) {
     for (int step = 0; step < 5; ++step) {
       set.synchronize();
       for (size_t r = 0; r < devices().size(); ++r) {
-        const at::Tensor piece = random_tensor({2, 3}, 10 * step + r);
-        set.replicas()[r]->forward(piece).pow(2).sum().backward();
+        const at::Tensor piece = data({2, 3}, 10 * step + r);
+        set.replicas()[r]->forward(piece.to(devices()[r])).pow(2).sum().backward();
         reference->forward(piece).pow(2).sum().backward();
       }
       const at::NoGradGuard no_grad;
@@ -98,7 +92,7 @@ TEST_P(ReplicaSetTest, TrainsAsOneDevice) {
 }
 
 TEST_P(ReplicaSetTest, BuffersOfTheOthersAreRefreshedFromReplicaZeros) {
-  torch::nn::BatchNorm1d norm(3);
+  const auto norm = placed(torch::nn::BatchNorm1d(3));
   ReplicaSet<torch::nn::BatchNorm1dImpl> set(norm, devices());
   for (int step = 1; step <= 3; ++step) {
     set.synchronize();
@@ -109,7 +103,8 @@ TEST_P(ReplicaSetTest, BuffersOfTheOthersAreRefreshedFromReplicaZeros) {
       EXPECT_EQ(replica->num_batches_tracked.item<int64_t>(), step - 1);
     }
     for (size_t r = devices().size(); r-- > 0;) {
-      set.replicas()[r]->forward(random_tensor({4, 3}, 10 * step + r, at::kFloat));
+      const at::Tensor x = data({4, 3}, 10 * step + r, at::kFloat);
+      set.replicas()[r]->forward(x.to(devices()[r]));
     }
     EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), step);
   }
@@ -119,6 +114,7 @@ TEST_P(ReplicaSetTest, FollowsModesOfEverySubmodule) {
   torch::nn::ModuleList net(
       torch::nn::Linear(2, 2),
       torch::nn::ModuleList(torch::nn::Dropout(0.5), torch::nn::BatchNorm1d(2)));
+  net->to(first());
   ReplicaSet<torch::nn::ModuleListImpl> set(net, devices());
   const auto expect_same = [&](const char* when) {
     set.synchronize();
@@ -146,45 +142,46 @@ TEST_P(ReplicaSetTest, ParametersMayBeFrozenAndThawed) {
     set.synchronize();
     for (const auto& replica : set.replicas()) {
       EXPECT_FALSE(replica->weight.requires_grad());
-      EXPECT_FALSE(replica->forward(x_).requires_grad());
+      EXPECT_FALSE(replica->forward(beside(*replica, x_)).requires_grad());
     }
     net_->weight.set_requires_grad(true);
     set.synchronize();
     for (const auto& replica : set.replicas()) {
-      replica->forward(x_).sum().backward();
+      replica->forward(beside(*replica, x_)).sum().backward();
     }
-    EXPECT_THAT(take_gradients(*net_)[0], AllClose(x_ * k(), {1e-12, 1e-12}));
+    EXPECT_THAT(take_gradients(*net_)[0], AllClose(gradient(k()), {1e-12, 1e-12}));
   }
 }
 
 TEST_P(ReplicaSetTest, TwoForwardsMayComeBeforeABackward) {
   for (const bool share : {true, false}) {
     Set set(net_, devices(), options(share));
-    at::Tensor loss = at::zeros({}, at::kDouble);
+    at::Tensor loss = at::zeros({}, x_.options());
     for (int forward = 0; forward < 2; ++forward) {
       set.synchronize();
       for (const auto& replica : set.replicas()) {
-        loss = loss + replica->forward(x_.clone().requires_grad_()).sum();
+        const at::Tensor x = beside(*replica, x_).clone().requires_grad_();
+        loss = loss + replica->forward(x).sum().to(first());
       }
     }
     loss.backward();
-    EXPECT_THAT(take_gradients(*net_)[0], AllClose(x_ * (2 * k()), {1e-12, 1e-12}));
+    EXPECT_THAT(take_gradients(*net_)[0], AllClose(gradient(2 * k()), {1e-12, 1e-12}));
   }
 }
 
 TEST_P(ReplicaSetTest, TwoForwardsOfBatchNormMayComeBeforeABackward) {
   for (const bool share : {true, false}) {
     torch::nn::BatchNorm1d norm(3);
-    norm->to(at::kDouble);
+    norm->to(first(), at::kDouble);
     torch::nn::BatchNorm1d reference(3);
-    reference->to(at::kDouble);
+    reference->to(first(), at::kDouble);
     ReplicaSet<torch::nn::BatchNorm1dImpl> set(norm, devices(), options(share));
-    at::Tensor loss = at::zeros({}, at::kDouble);
+    at::Tensor loss = at::zeros({}, x_.options());
     for (uint64_t forward = 0; forward < 2; ++forward) {
       set.synchronize();
       for (size_t r = 0; r < devices().size(); ++r) {
-        const at::Tensor x = random_tensor({4, 3}, 10 * forward + r).requires_grad_();
-        loss = loss + set.replicas()[r]->forward(x).pow(3).sum();
+        const at::Tensor x = data({4, 3}, 10 * forward + r).requires_grad_();
+        loss = loss + set.replicas()[r]->forward(x.to(devices()[r])).pow(3).sum().to(first());
         reference->forward(x).pow(3).sum().backward();
       }
     }
@@ -198,7 +195,8 @@ TEST_P(ReplicaSetTest, AGraphFromBeforeAnUpdateThrowsInBackward) {
   for (const bool share : {true, false}) {
     for (size_t r = 0; r < devices().size(); ++r) {
       Set set(net_, devices(), options(share));
-      const at::Tensor loss = set.replicas()[r]->forward(x_.clone().requires_grad_()).sum();
+      const at::Tensor x = x_.clone().requires_grad_().to(devices()[r]);
+      const at::Tensor loss = set.replicas()[r]->forward(x).sum();
       add_one(net_->weight);
       set.synchronize();
       EXPECT_THAT([&] { loss.backward(); }, ThrowsError("modified by an inplace operation"))
@@ -211,7 +209,8 @@ TEST_P(ReplicaSetTest, AGraphFromBeforeASynchronisationWithoutChangesStaysGood) 
   for (const bool share : {true, false}) {
     for (size_t r = 0; r < devices().size(); ++r) {
       Set set(net_, devices(), options(share));
-      const at::Tensor loss = set.replicas()[r]->forward(x_.clone().requires_grad_()).sum();
+      const at::Tensor x = x_.clone().requires_grad_().to(devices()[r]);
+      const at::Tensor loss = set.replicas()[r]->forward(x).sum();
       set.synchronize();
       loss.backward();
       EXPECT_THAT(take_gradients(*net_)[0], AllClose(x_, {1e-12, 1e-12}));
@@ -233,15 +232,15 @@ TEST_P(ReplicaSetTest, GradModesMayBeMixedBetweenSteps) {
         add_one(net_->shift);
         set->synchronize();
         for (const auto& replica : set->replicas()) {
-          EXPECT_THAT(replica->forward(x_).clone(),
+          EXPECT_THAT(replica->forward(beside(*replica, x_)).clone(),
                       AllClose(net_->forward(x_).clone(), {1e-12, 1e-12}));
         }
       }
       set->synchronize();
       for (const auto& replica : set->replicas()) {
-        replica->forward(x_).sum().backward();
+        replica->forward(beside(*replica, x_)).sum().backward();
       }
-      EXPECT_THAT(take_gradients(*net_)[0], AllClose(x_ * k(), {1e-12, 1e-12}));
+      EXPECT_THAT(take_gradients(*net_)[0], AllClose(gradient(k()), {1e-12, 1e-12}));
     }
   }
 }
@@ -257,14 +256,14 @@ TEST_P(ReplicaSetTest, TheDefaultGeneratorIsLeftUntouched) {
 }
 
 TEST_P(ReplicaSetTest, SeveralSetsOfOneModuleWorkSideBySide) {
-  Set first(net_, devices(), options(true));
-  Set second(net_, devices(), options(false));
-  for (Set* set : {&first, &second}) {
+  Set sharing(net_, devices(), options(true));
+  Set owning(net_, devices(), options(false));
+  for (Set* set : {&sharing, &owning}) {
     for (const auto& replica : set->replicas()) {
-      replica->forward(x_).sum().backward();
+      replica->forward(beside(*replica, x_)).sum().backward();
     }
   }
-  EXPECT_THAT(take_gradients(*net_)[0], AllClose(x_ * (2 * k()), {1e-12, 1e-12}));
+  EXPECT_THAT(take_gradients(*net_)[0], AllClose(gradient(2 * k()), {1e-12, 1e-12}));
 }
 
 TEST(ReplicaSetArgumentsTest, AnEmptyDeviceListIsRefused) {

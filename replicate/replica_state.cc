@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -11,8 +12,10 @@
 #include <utility>
 
 #include "comm/broadcast.h"
+#include "comm/current_streams.h"
 #include "comm/device_list.h"
 #include "replicate/generator_guard.h"
+#include "replicate/placement.h"
 #include "replicate/sum_router.h"
 
 namespace lockstep::replicate::internal {
@@ -37,13 +40,6 @@ void alias(const at::Tensor& tensor, const at::Tensor& source) {
 // A handle of the same storage that can be written without raising the tensor's version.
 at::Tensor unversioned(const at::Tensor& tensor) { return tensor.variable_data(); }
 
-void check_placement(const char* kind, const std::string& name, const at::Tensor& tensor,
-                     c10::Device device) {
-  TORCH_CHECK(tensor.device() == device, "[replicate] ", kind, " '", name, "' is on ",
-              tensor.device(), ", but the first device of the list is ", device,
-              ": move the module there, or name its device first");
-}
-
 // An accumulator that something else keeps alive remembers the shape the tensor had; what it is
 // given would be summed to that shape without a word.
 void drop_outgrown_accumulator(const at::Tensor& tensor) {
@@ -66,20 +62,22 @@ void cut(const at::Tensor& handle) {
   handle.set_requires_grad(false);
 }
 
+// Whether a copy of `original` can lie where `tensor` does: in memory of the same layout, on its
+// device, that nothing else uses.
+bool has_room_for(const at::Tensor& tensor, const at::Tensor& original, c10::Device device) {
+  return tensor.device() == device && original.layout() == c10::kStrided &&
+         tensor.layout() == c10::kStrided && tensor.dtype() == original.dtype() &&
+         tensor.sizes() == original.sizes() && tensor.strides() == original.strides() &&
+         tensor.is_non_overlapping_and_dense() && !tensor.is_conj() && !tensor.is_neg() &&
+         !tensor.is_inference() && tensor.storage().nbytes() == tensor.nbytes() &&
+         tensor.storage().use_count() == 1;
+}
+
 uint32_t version_of(const at::Tensor& tensor) {
   return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version());
 }
 
 }  // namespace
-
-void check_module_is_on(const torch::nn::Module& module, c10::Device device) {
-  for (const auto& parameter : module.named_parameters()) {
-    check_placement("parameter", parameter.key(), parameter.value(), device);
-  }
-  for (const auto& buffer : module.named_buffers()) {
-    check_placement("buffer", buffer.key(), buffer.value(), device);
-  }
-}
 
 ReplicaState::ReplicaState(std::shared_ptr<torch::nn::Module> module,
                            std::vector<c10::Device> devices, ReplicateOptions options,
@@ -192,9 +190,11 @@ void ReplicaState::build() {
   std::vector<Pairs> pairs(devices_.size());
   {
     const GeneratorGuard generator;
+    const auto streams = comm::current_streams(devices_);
     (options_.executor ? options_.executor : Executor(run_serially))(num_replicas, [&](int64_t r) {
       const c10::InferenceMode normal_mode(false);
       const at::NoGradGuard no_grad;
+      const c10::MultiStreamGuard same_streams(streams);
       replicas[r] = make_twin(module_, devices_[r], options_);
       pairs[r] = pair_with_twin(module_, replicas[r], devices_[r], options_);
     });
@@ -249,9 +249,11 @@ bool ReplicaState::shares_storage(const Slot& slot, size_t replica) const {
 void ReplicaState::adopt_layout(Slot& slot) {
   for (size_t r = 0; r < devices_.size(); ++r) {
     const bool shares = shares_storage(slot, r);
-    const at::Tensor own =
-        shares ? at::Tensor() : slot.original.detach().to(devices_[r], false, /*copy=*/true);
-    const at::Tensor& source = shares ? slot.original : own;
+    const bool stays = !shares && has_room_for(slot.handles[r].front(), slot.original, devices_[r]);
+    const at::Tensor source =
+        shares  ? slot.original
+        : stays ? slot.handles[r].front().detach()
+                : slot.original.detach().to(devices_[r], /*non_blocking=*/false, /*copy=*/true);
     // A copy's count goes on, so that a graph made before it sees the change.
     auto version = variable::version_counter(shares ? slot.original : slot.handles[r].front());
     if (!shares && version.enabled()) {

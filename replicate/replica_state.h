@@ -98,9 +98,6 @@ class ReplicaState {
   int64_t num_builds_ = 0;
 };
 
-// Throws c10::Error naming the first parameter or buffer that is elsewhere than on `device`.
-void check_module_is_on(const torch::nn::Module& module, c10::Device device);
-
 // A state whose gradients are summed by one node onto the originals. Normalises `devices`.
 std::unique_ptr<ReplicaState> make_replica_state(std::shared_ptr<torch::nn::Module> module,
                                                  c10::ArrayRef<c10::Device> devices,

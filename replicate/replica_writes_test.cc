@@ -8,6 +8,7 @@
 #include <torch/nn/cloneable.h>
 
 #include "replicate/replica_set.h"
+#include "replicate/replicas_fixture.h"
 #include "replicate/replicatable.h"
 #include "testing/device_sets.h"
 #include "testing/matchers.h"
@@ -44,15 +45,8 @@ struct StateImpl : torch::nn::Module, Replicatable {
   at::Tensor more;
 };
 
-class ReplicaWritesTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
+class ReplicaWritesTest : public ReplicasTest {
  protected:
-  const std::vector<c10::Device>& devices() const { return GetParam().devices; }
-  ReplicateOptions options() const {
-    ReplicateOptions options;
-    options.collectives = GetParam().collectives;
-    return options;
-  }
-
   // Changes the module's tensors and expects that every replica follows.
   void expect_followed(ReplicaSet<StateImpl>& set, double value) const {
     {
@@ -68,7 +62,7 @@ class ReplicaWritesTest : public ::testing::TestWithParam<lockstep::testing::Dev
     }
   }
 
-  const std::shared_ptr<StateImpl> net_ = std::make_shared<StateImpl>(devices()[0]);
+  const std::shared_ptr<StateImpl> net_ = std::make_shared<StateImpl>(first());
 };
 LOCKSTEP_INSTANTIATE_DEVICE_SETS(ReplicaWritesTest);
 

@@ -10,6 +10,7 @@
 
 #include "replicate/module_tensors.h"
 #include "replicate/replica_set.h"
+#include "replicate/replicas_fixture.h"
 #include "replicate/replicate.h"
 #include "replicate/test_modules.h"
 #include "testing/device_sets.h"
@@ -51,21 +52,29 @@ struct ScaledImpl : Module, Replicatable {
   at::Tensor alias;
 };
 
-class ReplicatableTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
+class ReplicatableTest : public ReplicasTest {
  protected:
-  const std::vector<c10::Device>& devices() const { return GetParam().devices; }
+  // Module::to() moves what is registered; the extra tensors are the test's to move.
+  std::shared_ptr<ScaledImpl> make_scaled() const {
+    auto net = placed(std::make_shared<ScaledImpl>(3));
+    net->scale = net->scale.to(first());
+    return net;
+  }
+  at::Tensor full(at::IntArrayRef sizes, double value) const {
+    return at::full(sizes, value, at::TensorOptions(at::kDouble).device(first()));
+  }
 };
 LOCKSTEP_INSTANTIATE_DEVICE_SETS(ReplicatableTest);
 
 TEST_P(ReplicatableTest, AModuleWithoutCloneTrainsThroughMakeReplica) {
-  const auto net = std::make_shared<ScaledImpl>(3);
+  const auto net = make_scaled();
   expect_gradients_of_one_device<ScaledImpl>(net, devices(), [](ScaledImpl& m, int64_t i) {
-    return m.forward(random_tensor({2, 3}, 10 + i)).pow(2).sum();
+    return m.forward(beside(m, random_tensor({2, 3}, 10 + i))).pow(2).sum();
   });
 }
 
 TEST_P(ReplicatableTest, ExtraTensorsAreSharedByReplicaZeroAndOwnedByTheOthers) {
-  const auto net = std::make_shared<ScaledImpl>(3);
+  const auto net = make_scaled();
   const auto replicas = replicate(net, devices());
   EXPECT_TRUE(replicas[0]->scale.is_alias_of(net->scale));
   for (size_t r = 0; r < replicas.size(); ++r) {
@@ -81,15 +90,15 @@ TEST_P(ReplicatableTest, ExtraTensorsAreSharedByReplicaZeroAndOwnedByTheOthers) 
 }
 
 TEST_P(ReplicatableTest, ExtraTensorsAreRefreshedAndFollowReplacement) {
-  const auto net = std::make_shared<ScaledImpl>(3);
+  const auto net = make_scaled();
   ReplicaSet<ScaledImpl> set(net, devices());
   net->scale.fill_(5);
   set.synchronize();
   for (const auto& replica : set.replicas()) {
     EXPECT_THAT(replica->scale, BitwiseEqual(net->scale));
   }
-  net->scale = at::full({2}, 7.0, at::kDouble);
-  net->optional = at::ones({4});
+  net->scale = full({2}, 7.0);
+  net->optional = full({4}, 1.0);
   set.synchronize();
   for (const auto& replica : set.replicas()) {
     EXPECT_THAT(replica->scale, BitwiseEqual(net->scale));
@@ -103,28 +112,25 @@ TEST_P(ReplicatableTest, ExtraTensorsAreRefreshedAndFollowReplacement) {
 }
 
 TEST_P(ReplicatableTest, AnExtraTensorThatRequiresGradGetsTheSum) {
-  const auto net = std::make_shared<ScaledImpl>(3);
+  const auto net = make_scaled();
   net->scale.set_requires_grad(true);
   const auto replicas = replicate(net, devices());
-  const at::Tensor x = random_tensor({3}, 2);
+  const at::Tensor x = data({3}, 2);
   for (const auto& replica : replicas) {
-    replica->forward(x).sum().backward();
+    replica->forward(beside(*replica, x)).sum().backward();
   }
   const at::Tensor each = (x * net->weight.detach()).sum().reshape({1});
-  EXPECT_THAT(net->scale.grad(),
-              AllClose(each * static_cast<double>(devices().size()), {1e-12, 1e-12}));
+  EXPECT_THAT(net->scale.grad(), AllClose(each * static_cast<double>(k()), {1e-12, 1e-12}));
 }
 
 TEST_P(ReplicatableTest, AnExtraTensorThatIsAParameterStaysTiedToIt) {
-  const auto net = std::make_shared<ScaledImpl>(3);
+  const auto net = make_scaled();
   net->alias = net->weight;
   for (const auto& replica : replicate(net, devices())) {
     EXPECT_TRUE(replica->alias.is_alias_of(replica->weight));
     (replica->alias.sum() + replica->weight.sum()).backward();
   }
-  EXPECT_THAT(
-      net->weight.grad(),
-      BitwiseEqual(at::full({3}, 2.0 * static_cast<double>(devices().size()), at::kDouble)));
+  EXPECT_THAT(net->weight.grad(), BitwiseEqual(full({3}, 2.0 * static_cast<double>(k()))));
 }
 
 struct ListsImpl : Module, Replicatable {
@@ -143,30 +149,29 @@ struct ListsImpl : Module, Replicatable {
 };
 
 TEST_P(ReplicatableTest, ParameterListAndParameterDictInsideTrain) {
-  const auto net = std::make_shared<ListsImpl>();
+  const auto net = placed(std::make_shared<ListsImpl>());
   ASSERT_EQ(unique_parameters(*net).size(), 3);
   expect_gradients_of_one_device<ListsImpl>(net, devices(), [](ListsImpl& m, int64_t i) {
-    return m.forward(random_tensor({4, 2}, 20 + i)).pow(2).sum();
+    return m.forward(beside(m, random_tensor({4, 2}, 20 + i))).pow(2).sum();
   });
 }
 
 TEST_P(ReplicatableTest, AParameterDictAloneReplicatesByAFactory) {
   torch::OrderedDict<std::string, at::Tensor> entries;
   entries.insert("gain", at::full({2}, 3.0, at::kDouble).requires_grad_());
-  const torch::nn::ParameterDict dict(entries);
+  const auto dict = placed(torch::nn::ParameterDict(entries));
   EXPECT_THAT([&] { replicate(dict, devices()); }, ThrowsError("(gain)"));
-  ReplicateOptions options;
-  options.factory = [] {
+  ReplicateOptions chosen = options();
+  chosen.factory = [] {
     torch::OrderedDict<std::string, at::Tensor> empty;
     empty.insert("gain", at::zeros({1}, at::kDouble).requires_grad_());
     return std::make_shared<torch::nn::ParameterDictImpl>(empty);
   };
-  for (auto& replica : replicate(dict, devices(), options)) {
+  for (auto& replica : replicate(dict, devices(), chosen)) {
     EXPECT_THAT(replica["gain"].detach(), BitwiseEqual(at::full({2}, 3.0, at::kDouble)));
     replica["gain"].sum().backward();
   }
-  EXPECT_THAT(dict->parameters()[0].grad(),
-              BitwiseEqual(at::full({2}, static_cast<double>(devices().size()), at::kDouble)));
+  EXPECT_THAT(dict->parameters()[0].grad(), BitwiseEqual(full({2}, static_cast<double>(k()))));
 }
 
 // Names what it is told to name.
@@ -189,7 +194,9 @@ struct NamesImpl : Module, Replicatable {
 TEST_P(ReplicatableTest, ExtraTensorsOfBothMustHaveTheSameNames) {
   using Names = std::vector<std::string>;
   const auto attempt = [&](const Names& own, const Names& of_twin) {
-    replicate(std::make_shared<NamesImpl>(own, of_twin), devices());
+    const auto net = std::make_shared<NamesImpl>(own, of_twin);
+    net->tensor = net->tensor.to(first());
+    replicate(net, devices());
   };
   EXPECT_THAT([&] { attempt({"a", "a"}, {"a"}); }, ThrowsError("names 'a' twice"));
   EXPECT_THAT([&] { attempt({"a"}, {"b"}); },
@@ -206,7 +213,8 @@ struct OtherType : ScaledImpl {
 };
 
 TEST_P(ReplicatableTest, AReplicaOfAnotherTypeIsRefused) {
-  const auto net = std::make_shared<OtherType>(3);
+  const auto net = placed(std::make_shared<OtherType>(3));
+  net->scale = net->scale.to(first());
   EXPECT_THAT([&] { replicate(net, devices()); }, ThrowsError("expected a copy of type"));
   EXPECT_THAT([&] { ReplicaSet<OtherType>(net, devices()); },
               ThrowsError("make_replica() or the factory makes another type"));
@@ -221,14 +229,14 @@ struct ParentImpl : torch::nn::Cloneable<ParentImpl> {
 };
 
 TEST_P(ReplicatableTest, AReplicatableInsideACloneableThatMakesItInResetWorks) {
-  const auto net = std::make_shared<ParentImpl>();
-  net->child->scale.fill_(11);
+  const auto net = placed(std::make_shared<ParentImpl>());
+  net->child->scale = full({1}, 11.0);
   for (const auto& replica : replicate(net, devices())) {
     EXPECT_THAT(replica->child->scale, BitwiseEqual(net->child->scale));
     EXPECT_FALSE(replica->child->scale.is_same(net->child->scale));
   }
   expect_gradients_of_one_device<ParentImpl>(net, devices(), [](ParentImpl& m, int64_t i) {
-    return m.forward(random_tensor({2, 3}, 30 + i)).sum();
+    return m.forward(beside(m, random_tensor({2, 3}, 30 + i))).sum();
   });
 }
 

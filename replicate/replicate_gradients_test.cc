@@ -17,6 +17,7 @@
 
 #include "replicate/module_tensors.h"
 #include "replicate/replica_set.h"
+#include "replicate/replicas_fixture.h"
 #include "replicate/replicatable.h"
 #include "replicate/replicate.h"
 #include "replicate/test_modules.h"
@@ -33,12 +34,11 @@ using lockstep::testing::BitwiseEqual;
 using lockstep::testing::random_tensor;
 using torch::autograd::grad;
 
-class ReplicateGradientsTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
+class ReplicateGradientsTest : public ReplicasTest {
  protected:
-  const std::vector<c10::Device>& devices() const { return GetParam().devices; }
-  int64_t k() const { return static_cast<int64_t>(devices().size()); }
-  at::Tensor times_k(const at::Tensor& tensor) const {
-    return tensor * static_cast<double>(devices().size());
+  at::Tensor times_k(const at::Tensor& tensor) const { return tensor * static_cast<double>(k()); }
+  at::Tensor zero(at::ScalarType dtype) const {
+    return at::zeros({}, at::TensorOptions(dtype).device(first()));
   }
 };
 LOCKSTEP_INSTANTIATE_DEVICE_SETS(ReplicateGradientsTest);
@@ -61,29 +61,29 @@ TEST_P(ReplicateGradientsTest, FirstAndSecondOrderAgreeWithNumericDifferences) {
     const auto net = std::make_shared<ExternalImpl>(inputs[0], inputs[1]);
     std::vector<at::Tensor> outputs;
     for (const auto& replica : replicate(net, devices())) {
-      outputs.push_back(replica->forward(random_tensor({2, 2}, 5 + outputs.size())));
+      const at::Tensor x = random_tensor({2, 2}, 5 + outputs.size());
+      outputs.push_back(replica->forward(x.to(devices()[outputs.size()])));
     }
     return outputs;
   };
-  const at::Tensor table = random_tensor({2, 2}, 1).requires_grad_();
-  const at::Tensor plain = random_tensor({2, 2}, 2);
+  const at::Tensor table = data({2, 2}, 1).requires_grad_();
+  const at::Tensor plain = data({2, 2}, 2);
   EXPECT_TRUE(lockstep::testing::gradcheck(function, {table, plain}));
   EXPECT_TRUE(lockstep::testing::gradgradcheck(function, {table, plain}));
-  EXPECT_TRUE(
-      lockstep::testing::gradcheck(function, {table, random_tensor({2, 2}, 3).requires_grad_()}));
+  EXPECT_TRUE(lockstep::testing::gradcheck(function, {table, data({2, 2}, 3).requires_grad_()}));
 }
 
 TEST_P(ReplicateGradientsTest, AStepOfGradientDescentIsThatOfOneDevice) {
-  torch::nn::Linear linear(torch::nn::LinearOptions(2, 1).bias(false));
+  const auto linear = placed(torch::nn::Linear(torch::nn::LinearOptions(2, 1).bias(false)));
   {
     const at::NoGradGuard no_grad;
     linear->weight.copy_(at::arange(1, 3).reshape({1, 2}));
   }
   auto replicas = replicate(linear, devices());
   const auto pieces = at::ones({4, 2}).tensor_split(k());
-  at::Tensor loss = at::zeros({});
+  at::Tensor loss = zero(at::kFloat);
   for (size_t r = 0; r < replicas.size(); ++r) {
-    loss = loss + replicas[r](pieces[r]).sum();
+    loss = loss + replicas[r](pieces[r].to(devices()[r])).sum().to(first());
   }
   loss.backward();
   EXPECT_THAT(linear->weight.grad(), BitwiseEqual(at::full({1, 2}, 4.0F)));
@@ -94,15 +94,16 @@ TEST_P(ReplicateGradientsTest, AStepOfGradientDescentIsThatOfOneDevice) {
 }
 
 TEST_P(ReplicateGradientsTest, SumsAreThoseOfOneDeviceBitByBit) {
-  torch::nn::Sequential net(torch::nn::Linear(3, 5), torch::nn::Linear(5, 2));
+  auto net = placed(torch::nn::Sequential(torch::nn::Linear(3, 5), torch::nn::Linear(5, 2)));
   for (int64_t i = 0; i < k(); ++i) {
-    net->forward(random_tensor({4, 3}, 10 + i, at::kFloat)).pow(2).sum().backward();
+    net->forward(data({4, 3}, 10 + i, at::kFloat)).pow(2).sum().backward();
   }
   const auto expected = take_gradients(*net);
   auto replicas = replicate(net, devices());
-  at::Tensor loss = at::zeros({});
+  at::Tensor loss = zero(at::kFloat);
   for (int64_t i = k() - 1; i >= 0; --i) {
-    loss = loss + replicas[i]->forward(random_tensor({4, 3}, 10 + i, at::kFloat)).pow(2).sum();
+    const at::Tensor x = beside(*replicas[i], data({4, 3}, 10 + i, at::kFloat));
+    loss = loss + replicas[i]->forward(x).pow(2).sum().to(first());
   }
   loss.backward();
   const auto gradients = take_gradients(*net);
@@ -113,15 +114,15 @@ TEST_P(ReplicateGradientsTest, SumsAreThoseOfOneDeviceBitByBit) {
 
 TEST_P(ReplicateGradientsTest, TheSumRunsFromReplicaZeroUpWhateverTheOrderOfUse) {
   const auto net = std::make_shared<PlainImpl>();
-  net->to(at::kFloat);
-  ReplicateOptions options;
-  options.factory = [] { return std::make_shared<PlainImpl>(); };
-  auto replicas = replicate(net, devices(), options);
+  net->to(first(), at::kFloat);
+  ReplicateOptions chosen = options();
+  chosen.factory = [] { return std::make_shared<PlainImpl>(); };
+  auto replicas = replicate(net, devices(), chosen);
   // In float 1 is lost in 1e8, so that other orders give other sums.
   const std::vector<float> factors = {1e8F, 1.0F, -1e8F, 1.0F};
-  at::Tensor loss = at::zeros({});
+  at::Tensor loss = zero(at::kFloat);
   for (int64_t r = k() - 1; r >= 0; --r) {
-    loss = loss + (replicas[r]->weight * factors[r]).sum();
+    loss = loss + (replicas[r]->weight * factors[r]).sum().to(first());
   }
   loss.backward();
   float expected = 0;
@@ -132,15 +133,15 @@ TEST_P(ReplicateGradientsTest, TheSumRunsFromReplicaZeroUpWhateverTheOrderOfUse)
 }
 
 TEST_P(ReplicateGradientsTest, AHookOnTheParameterRunsOnceOnTheSum) {
-  const auto net = std::make_shared<AffineImpl>(2);
+  const auto net = placed(std::make_shared<AffineImpl>(2));
   int calls = 0;
   net->weight.register_hook([&](const at::Tensor& gradient) {
     ++calls;
     return gradient * 10;
   });
-  at::Tensor loss = at::zeros({}, at::kDouble);
+  at::Tensor loss = zero(at::kDouble);
   for (const auto& replica : replicate(net, devices())) {
-    loss = loss + replica->weight.sum();
+    loss = loss + replica->weight.sum().to(first());
   }
   loss.backward();
   EXPECT_EQ(calls, 1);
@@ -148,17 +149,17 @@ TEST_P(ReplicateGradientsTest, AHookOnTheParameterRunsOnceOnTheSum) {
 }
 
 TEST_P(ReplicateGradientsTest, ATensorThatSomeReplicasUseCountsAsZeroInTheOthers) {
-  torch::nn::Linear linear(2, 1);
+  const auto linear = placed(torch::nn::Linear(2, 1));
   auto replicas = replicate(linear, devices());
   (replicas.back()->weight.sum() * 3).backward();
   EXPECT_THAT(linear->weight.grad(), BitwiseEqual(at::full({1, 2}, 3.0F)));
 }
 
 TEST_P(ReplicateGradientsTest, ATensorThatNoReplicaUsesGetsNoGradient) {
-  torch::nn::Linear linear(2, 1);
-  at::Tensor loss = at::zeros({});
+  const auto linear = placed(torch::nn::Linear(2, 1));
+  at::Tensor loss = zero(at::kFloat);
   for (auto& replica : replicate(linear, devices())) {
-    loss = loss + replica->weight.sum();
+    loss = loss + replica->weight.sum().to(first());
   }
   loss.backward();
   EXPECT_TRUE(linear->weight.grad().defined());
@@ -166,10 +167,10 @@ TEST_P(ReplicateGradientsTest, ATensorThatNoReplicaUsesGetsNoGradient) {
 }
 
 TEST_P(ReplicateGradientsTest, GradientsOfSomeTensorsAloneCanBeAskedFor) {
-  torch::nn::Linear linear(2, 1);
-  at::Tensor loss = at::zeros({});
+  const auto linear = placed(torch::nn::Linear(2, 1));
+  at::Tensor loss = zero(at::kFloat);
   for (auto& replica : replicate(linear, devices())) {
-    loss = loss + replica(at::ones({3, 2})).sum();
+    loss = loss + replica(beside(*replica, at::ones({3, 2}))).sum().to(first());
   }
   const auto gradients = grad({loss}, {linear->bias});
   EXPECT_THAT(gradients[0], BitwiseEqual(times_k(at::full({1}, 3.0F))));
@@ -177,11 +178,10 @@ TEST_P(ReplicateGradientsTest, GradientsOfSomeTensorsAloneCanBeAskedFor) {
 }
 
 TEST_P(ReplicateGradientsTest, ATiedTensorGetsTheSumOfAllItsUsesOnce) {
-  const auto net = std::make_shared<TiedImpl>();
+  const auto net = placed(std::make_shared<TiedImpl>());
   for (const auto& replica : replicate(net, devices())) {
-    (at::ones({2}, at::kDouble) * replica->a + at::ones({2}, at::kDouble) * replica->b)
-        .sum()
-        .backward();
+    const at::Tensor x = beside(*replica, at::ones({2}, at::kDouble));
+    (x * replica->a + x * replica->b).sum().backward();
   }
   EXPECT_THAT(net->a.grad(), BitwiseEqual(times_k(at::full({2}, 2.0, at::kDouble))));
   const auto unique = unique_parameters(*net);
@@ -196,41 +196,42 @@ TEST_P(ReplicateGradientsTest, ATiedTensorGetsTheSumOfAllItsUsesOnce) {
 }
 
 TEST_P(ReplicateGradientsTest, SharedChildrenTrainAsOnOneDevice) {
-  const auto net = std::make_shared<TiedImpl>();
+  const auto net = placed(std::make_shared<TiedImpl>());
   expect_gradients_of_one_device<TiedImpl>(net, devices(), [](TiedImpl& m, int64_t i) {
-    return m.forward(random_tensor({4, 2}, 40 + i)).pow(2).sum();
+    return m.forward(beside(m, random_tensor({4, 2}, 40 + i))).pow(2).sum();
   });
 }
 
 TEST_P(ReplicateGradientsTest, FrozenParametersGetNoneAndTheOthersAllOfTheirs) {
-  const auto net = std::make_shared<TiedImpl>();
+  const auto net = placed(std::make_shared<TiedImpl>());
   net->left->weight.set_requires_grad(false);
   expect_gradients_of_one_device<TiedImpl>(net, devices(), [](TiedImpl& m, int64_t i) {
-    return m.forward(random_tensor({4, 2}, 50 + i)).pow(2).sum();
+    return m.forward(beside(m, random_tensor({4, 2}, 50 + i))).pow(2).sum();
   });
   EXPECT_FALSE(net->left->weight.grad().defined());
 }
 
 TEST_P(ReplicateGradientsTest, ReplicasMadeWithoutGradModeAreConnectedAllTheSame) {
-  const auto net = std::make_shared<AffineImpl>(2);
+  const auto net = placed(std::make_shared<AffineImpl>(2));
   std::vector<std::shared_ptr<AffineImpl>> replicas;
-  const at::Tensor x = at::ones({2}, at::kDouble);
+  const at::Tensor x = at::ones({2}, at::kDouble).to(first());
   {
     const at::NoGradGuard no_grad;
     replicas = replicate(net, devices());
     EXPECT_FALSE(replicas[0]->forward(x).requires_grad());
   }
   for (const auto& replica : replicas) {
-    replica->forward(x).sum().backward();
+    replica->forward(beside(*replica, x)).sum().backward();
   }
   EXPECT_THAT(net->weight.grad(), BitwiseEqual(times_k(x)));
 }
 
 TEST_P(ReplicateGradientsTest, BackwardMayRunTwiceOverARetainedGraph) {
-  const auto net = std::make_shared<AffineImpl>(2);
-  at::Tensor loss = at::zeros({}, at::kDouble);
+  const auto net = placed(std::make_shared<AffineImpl>(2));
+  at::Tensor loss = zero(at::kDouble);
   for (const auto& replica : replicate(net, devices())) {
-    loss = loss + replica->forward(at::ones({2}, at::kDouble)).sum();
+    const at::Tensor x = beside(*replica, at::ones({2}, at::kDouble));
+    loss = loss + replica->forward(x).sum().to(first());
   }
   loss.backward({}, /*retain_graph=*/true);
   loss.backward();
@@ -238,21 +239,22 @@ TEST_P(ReplicateGradientsTest, BackwardMayRunTwiceOverARetainedGraph) {
 }
 
 TEST_P(ReplicateGradientsTest, ZeroGradOnAReplicaLeavesTheOriginalsGradients) {
-  const auto net = std::make_shared<AffineImpl>(2);
+  const auto net = placed(std::make_shared<AffineImpl>(2));
   const auto replicas = replicate(net, devices());
-  replicas[0]->forward(at::ones({2}, at::kDouble)).sum().backward();
+  replicas[0]->forward(beside(*net, at::ones({2}, at::kDouble))).sum().backward();
   replicas[0]->zero_grad();
   EXPECT_THAT(net->weight.grad(), BitwiseEqual(at::ones({2}, at::kDouble)));
 }
 
 TEST_P(ReplicateGradientsTest, GradientsOutliveReplicasAndModule) {
-  auto net = std::make_shared<AffineImpl>(2);
+  auto net = placed(std::make_shared<AffineImpl>(2));
   const at::Tensor weight = net->weight;
-  at::Tensor loss = at::zeros({}, at::kDouble);
+  at::Tensor loss = zero(at::kDouble);
   {
     auto replicas = replicate(net, devices());
     for (const auto& replica : replicas) {
-      loss = loss + replica->forward(at::ones({2}, at::kDouble)).sum();
+      const at::Tensor x = beside(*replica, at::ones({2}, at::kDouble));
+      loss = loss + replica->forward(x).sum().to(first());
     }
   }
   net.reset();
@@ -264,16 +266,16 @@ TEST_P(ReplicateGradientsTest, GradientsOutliveReplicasAndModule) {
 at::Tensor penalty(std::vector<torch::nn::ModuleHolder<torch::nn::LinearImpl>>& replicas,
                    const at::Tensor& x) {
   const auto pieces = x.tensor_split(static_cast<int64_t>(replicas.size()));
-  at::Tensor total = at::zeros({});
+  at::Tensor total = at::zeros({}, x.options());
   for (size_t r = 0; r < replicas.size(); ++r) {
-    total = total + replicas[r](pieces[r]).sum();
+    total = total + replicas[r](beside(*replicas[r], pieces[r])).sum().to(x.device());
   }
   return grad({total}, {x}, {}, std::nullopt, /*create_graph=*/true)[0].mean();
 }
 
 TEST_P(ReplicateGradientsTest, AGradientPenaltyReachesTheWeight) {
-  torch::nn::Linear linear(4, 1);
-  const at::Tensor x = at::ones({2, 4}).requires_grad_();
+  const auto linear = placed(torch::nn::Linear(4, 1));
+  const at::Tensor x = at::ones({2, 4}, first()).requires_grad_();
   auto replicas = replicate(linear, devices());
   penalty(replicas, x).backward();
   EXPECT_THAT(linear->weight.grad(), BitwiseEqual(at::full({1, 4}, 0.25F)));
@@ -287,7 +289,7 @@ at::Tensor critic_loss(const std::vector<torch::nn::Sequential>& critics, const 
   const auto pieces = x.tensor_split(static_cast<int64_t>(critics.size()));
   std::vector<at::Tensor> outputs;
   for (size_t r = 0; r < critics.size(); ++r) {
-    outputs.push_back(critics[r].ptr()->forward(pieces[r]));
+    outputs.push_back(critics[r].ptr()->forward(beside(*critics[r], pieces[r])).to(rows.device()));
   }
   const at::Tensor output = at::cat(outputs);
   const at::Tensor slope = grad({output.sum()}, {x}, {}, std::nullopt, /*create_graph=*/true)[0];
@@ -297,10 +299,10 @@ at::Tensor critic_loss(const std::vector<torch::nn::Sequential>& critics, const 
 TEST_P(ReplicateGradientsTest, TwentyStepsWithAGradientPenaltyEqualOneDevice) {
   torch::nn::Sequential net(torch::nn::Linear(2, 4), torch::nn::Functional(at::tanh),
                             torch::nn::Linear(4, 1));
-  net->to(at::kDouble);
+  net->to(first(), at::kDouble);
   torch::nn::Sequential reference(
       std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
-  const at::Tensor rows = random_tensor({8, 2}, 3);
+  const at::Tensor rows = data({8, 2}, 3);
   ReplicaSet<torch::nn::SequentialImpl> set(net, devices());
   const auto step = [](torch::nn::Sequential& module, const at::Tensor& loss) {
     loss.backward();

@@ -16,6 +16,7 @@
 #include <torch/nn/modules/transformerlayer.h>
 
 #include "replicate/replica_set.h"
+#include "replicate/replicas_fixture.h"
 #include "replicate/replicate.h"
 #include "replicate/test_modules.h"
 #include "testing/device_sets.h"
@@ -30,31 +31,29 @@ using lockstep::testing::BitwiseEqual;
 using lockstep::testing::random_tensor;
 using lockstep::testing::Tolerance;
 
-class ReplicateLayersTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
+class ReplicateLayersTest : public ReplicasTest {
  protected:
   // Tensors this small cost a busy machine seconds when several threads wait for each other.
   ReplicateLayersTest() { at::set_num_threads(1); }
-
-  const std::vector<c10::Device>& devices() const { return GetParam().devices; }
 };
 LOCKSTEP_INSTANTIATE_DEVICE_SETS(ReplicateLayersTest);
 
 TEST_P(ReplicateLayersTest, SequentialTrains) {
   torch::nn::Sequential net(torch::nn::Linear(3, 5), torch::nn::BatchNorm1d(5),
                             torch::nn::Linear(5, 2));
-  net->to(at::kDouble);
+  net->to(first(), at::kDouble);
   expect_gradients_of_one_device<torch::nn::SequentialImpl>(
       net.ptr(), devices(), [](torch::nn::SequentialImpl& m, int64_t i) {
-        return m.forward(random_tensor({4, 3}, 10 + i)).pow(2).sum();
+        return m.forward(beside(m, random_tensor({4, 3}, 10 + i))).pow(2).sum();
       });
 }
 
 TEST_P(ReplicateLayersTest, ModuleListTrains) {
   torch::nn::ModuleList list(torch::nn::Linear(3, 3), torch::nn::Linear(3, 3));
-  list->to(at::kDouble);
+  list->to(first(), at::kDouble);
   expect_gradients_of_one_device<torch::nn::ModuleListImpl>(
       list.ptr(), devices(), [](torch::nn::ModuleListImpl& m, int64_t i) {
-        at::Tensor x = random_tensor({4, 3}, 20 + i);
+        at::Tensor x = beside(m, random_tensor({4, 3}, 20 + i));
         for (const auto& layer : m) {
           x = layer->as<torch::nn::Linear>()->forward(x).sin();
         }
@@ -63,24 +62,25 @@ TEST_P(ReplicateLayersTest, ModuleListTrains) {
 }
 
 TEST_P(ReplicateLayersTest, LstmTrainsAlsoAfterReplicasAreRefreshed) {
-  torch::nn::LSTM lstm(2, 3);
+  auto lstm = placed(torch::nn::LSTM(2, 3));
   const at::Tensor x = at::ones({4, 1, 2});
-  const auto loss = [&](torch::nn::LSTMImpl& m) { return std::get<0>(m.forward(x)).sum(); };
+  const auto loss = [&](torch::nn::LSTMImpl& m) {
+    return std::get<0>(m.forward(beside(m, x))).sum();
+  };
   ReplicaSet<torch::nn::LSTMImpl> set(lstm, devices());
   for (int step = 0; step < 2; ++step) {
     loss(*lstm).backward();
     const auto alone = take_gradients(*lstm);
     set.synchronize();
-    at::Tensor total = at::zeros({});
+    at::Tensor total = at::zeros({}, first());
     for (const auto& replica : set.replicas()) {
-      total = total + loss(*replica);
+      total = total + loss(*replica).to(first());
     }
     total.backward();
     const auto gradients = take_gradients(*lstm);
     const at::NoGradGuard no_grad;
     for (size_t p = 0; p < alone.size(); ++p) {
-      EXPECT_THAT(gradients[p],
-                  AllClose(alone[p] * static_cast<double>(devices().size()), {1e-5, 1e-6}));
+      EXPECT_THAT(gradients[p], AllClose(alone[p] * static_cast<double>(k()), {1e-5, 1e-6}));
       lstm->parameters()[p].sub_(alone[p], 0.1);
     }
   }
@@ -89,31 +89,32 @@ TEST_P(ReplicateLayersTest, LstmTrainsAlsoAfterReplicasAreRefreshed) {
 TEST_P(ReplicateLayersTest, TransformerEncoderLayerTrains) {
   torch::nn::TransformerEncoderLayer layer(
       torch::nn::TransformerEncoderLayerOptions(4, 2).dim_feedforward(8).dropout(0));
-  layer->to(at::kDouble);
+  layer->to(first(), at::kDouble);
   expect_gradients_of_one_device<torch::nn::TransformerEncoderLayerImpl>(
       layer.ptr(), devices(), [](torch::nn::TransformerEncoderLayerImpl& m, int64_t i) {
-        return m.forward(random_tensor({3, 2, 4}, 30 + i)).pow(2).sum();
+        return m.forward(beside(m, random_tensor({3, 2, 4}, 30 + i))).pow(2).sum();
       });
 }
 
 TEST_P(ReplicateLayersTest, SparseGradientsOfAnEmbeddingAreSummedSparse) {
-  torch::nn::Embedding table(torch::nn::EmbeddingOptions(10, 5).sparse(true));
+  const auto table = placed(torch::nn::Embedding(torch::nn::EmbeddingOptions(10, 5).sparse(true)));
   expect_gradients_of_one_device<torch::nn::EmbeddingImpl>(
       table.ptr(), devices(),
       [](torch::nn::EmbeddingImpl& m, int64_t i) {
         const at::Tensor ids = random_tensor({20, 5}, 40 + i, at::kLong).abs().remainder(10);
-        return m.forward(ids).pow(2).sum();
+        return m.forward(beside(m, ids)).pow(2).sum();
       },
       {1e-5, 1e-6});
 }
 
 TEST_P(ReplicateLayersTest, RowsThatSeveralReplicasLookUpAreAddedUp) {
-  torch::nn::Embedding table(torch::nn::EmbeddingOptions(10, 3).sparse(true));
-  at::Tensor loss = at::zeros({});
+  const auto table = placed(torch::nn::Embedding(torch::nn::EmbeddingOptions(10, 3).sparse(true)));
+  at::Tensor loss = at::zeros({}, first());
   at::Tensor expected = at::zeros({10, 3});
   int64_t id = 1;
   for (auto& replica : replicate(table, devices())) {
-    loss = loss + replica(at::tensor({id, id + 1}, at::kLong)).sum();
+    const at::Tensor ids = beside(*replica, at::tensor({id, id + 1}, at::kLong));
+    loss = loss + replica(ids).sum().to(first());
     expected[id] += 1;
     expected[id + 1] += 1;
     ++id;
@@ -133,15 +134,15 @@ struct ShiftImpl : torch::nn::Cloneable<ShiftImpl> {
 };
 
 TEST_P(ReplicateLayersTest, ComplexParametersStayComplex) {
-  const auto net = std::make_shared<ShiftImpl>();
+  const auto net = placed(std::make_shared<ShiftImpl>());
   const at::Tensor x = random_tensor({1, 10}, 1, at::kComplexFloat);
   for (const auto& replica : replicate(net, devices())) {
-    EXPECT_THAT(replica->forward(x).detach(), BitwiseEqual(x));
+    EXPECT_THAT(replica->forward(beside(*replica, x)).detach(), BitwiseEqual(x));
   }
   expect_gradients_of_one_device<ShiftImpl>(
       net, devices(),
       [&](ShiftImpl& m, int64_t i) {
-        return m.forward(x * static_cast<double>(i + 1)).abs().sum();
+        return m.forward(beside(m, x * static_cast<double>(i + 1))).abs().sum();
       },
       {1e-5, 1e-6});
 }
@@ -169,7 +170,7 @@ struct ConvsImpl : torch::nn::Module {
 };
 
 at::Tensor convolve(torch::nn::SequentialImpl& net, int64_t i) {
-  at::Tensor x = random_tensor({8, 8, 6, 6}, 60 + i, at::kFloat) * 0.5;
+  at::Tensor x = beside(net, random_tensor({8, 8, 6, 6}, 60 + i, at::kFloat) * 0.5);
   for (const auto& layer : net.children()) {
     auto* conv = layer->as<torch::nn::Conv2d>();
     x = conv->forward(x.to(conv->weight.scalar_type()));
@@ -183,7 +184,7 @@ TEST_P(ReplicateLayersTest, MemoryFormatsAndHalfPrecisionAreKept) {
       ConvsImpl convs;
       convs.num_channels_last = num_channels_last;
       convs.num_half = num_half;
-      torch::nn::Sequential net = convs.make();
+      const torch::nn::Sequential net = placed(convs.make());
       const auto parameters = net->parameters();
       for (auto& replica : replicate(net, devices())) {
         const auto copies = replica->parameters();
@@ -198,7 +199,7 @@ TEST_P(ReplicateLayersTest, MemoryFormatsAndHalfPrecisionAreKept) {
                                                                   tolerance);
       }
       auto replicas = replicate(net, devices());
-      for (int64_t i = 0; i < static_cast<int64_t>(devices().size()); ++i) {
+      for (int64_t i = 0; i < k(); ++i) {
         convolve(*replicas[i], i).backward();
       }
       for (const at::Tensor& parameter : parameters) {
@@ -210,10 +211,10 @@ TEST_P(ReplicateLayersTest, MemoryFormatsAndHalfPrecisionAreKept) {
 
 TEST_P(ReplicateLayersTest, BatchNormReplicasNormaliseByTheirOwnPieces) {
   torch::nn::BatchNorm1d norm(4);
-  norm->to(at::kDouble);
+  norm->to(first(), at::kDouble);
   expect_gradients_of_one_device<torch::nn::BatchNorm1dImpl>(
       norm.ptr(), devices(), [](torch::nn::BatchNorm1dImpl& m, int64_t i) {
-        return m.forward(random_tensor({6, 4}, 70 + i)).pow(3).sum();
+        return m.forward(beside(m, random_tensor({6, 4}, 70 + i))).pow(3).sum();
       });
 }
 

@@ -15,31 +15,22 @@
 
 #include <thread>
 
+#include "replicate/replicas_fixture.h"
 #include "replicate/test_modules.h"
 #include "testing/device_sets.h"
 #include "testing/matchers.h"
-#include "testing/random.h"
 
 namespace lockstep::replicate {
 namespace {
 
 using lockstep::testing::BitwiseEqual;
-using lockstep::testing::random_tensor;
 using lockstep::testing::ThrowsError;
 
-class ReplicateTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
- protected:
-  const std::vector<c10::Device>& devices() const { return GetParam().devices; }
-  ReplicateOptions options() const {
-    ReplicateOptions options;
-    options.collectives = GetParam().collectives;
-    return options;
-  }
-};
+class ReplicateTest : public ReplicasTest {};
 LOCKSTEP_INSTANTIATE_DEVICE_SETS(ReplicateTest);
 
 TEST_P(ReplicateTest, ReplicasHaveTheModulesTypeValuesAndDevices) {
-  torch::nn::Linear linear(3, 4);
+  auto linear = placed(torch::nn::Linear(3, 4));
   std::vector<torch::nn::Linear::ContainedType*> seen = {linear.get()};
   for (auto& replica : replicate(linear, devices(), options())) {
     for (auto* other : seen) {
@@ -54,23 +45,22 @@ TEST_P(ReplicateTest, ReplicasHaveTheModulesTypeValuesAndDevices) {
 }
 
 TEST_P(ReplicateTest, ReplicasAreCalledWithoutACast) {
-  torch::nn::Linear linear(10, 5);
-  const auto affine = std::make_shared<AffineImpl>(10);
-  const at::Tensor x = at::ones({2, 10});
+  auto linear = placed(torch::nn::Linear(10, 5));
+  const auto affine = placed(std::make_shared<AffineImpl>(10));
+  const at::Tensor x = at::ones({2, 10}, first());
   for (auto& replica : replicate(linear, devices())) {
-    EXPECT_THAT(replica(x).detach(), BitwiseEqual(linear(x).detach()));
+    EXPECT_THAT(replica(beside(*replica, x)).detach(), BitwiseEqual(linear(x).detach()));
   }
   for (const auto& replica : replicate(affine, devices())) {
-    EXPECT_THAT(replica->forward(x).detach(), BitwiseEqual(affine->forward(x).detach()));
+    EXPECT_THAT(replica->forward(beside(*replica, x)).detach(),
+                BitwiseEqual(affine->forward(x).detach()));
   }
 }
 
 TEST_P(ReplicateTest, ParametersAreSharedOnTheModulesDeviceUnlessAskedNot) {
-  const auto net = std::make_shared<AffineImpl>(3);
-  ReplicateOptions apart = options();
-  apart.share_parameters = false;
+  const auto net = placed(std::make_shared<AffineImpl>(3));
   const auto sharing = replicate(net, devices(), options());
-  const auto owning = replicate(net, devices(), apart);
+  const auto owning = replicate(net, devices(), options(/*share_parameters=*/false));
   for (size_t r = 0; r < devices().size(); ++r) {
     EXPECT_EQ(sharing[r]->weight.is_alias_of(net->weight), devices()[r] == devices()[0]);
     EXPECT_EQ(owning[r]->weight.is_alias_of(net->weight), r == 0);
@@ -79,7 +69,7 @@ TEST_P(ReplicateTest, ParametersAreSharedOnTheModulesDeviceUnlessAskedNot) {
 }
 
 TEST_P(ReplicateTest, MembersAndRegistryNameTheSameTensors) {
-  const auto net = std::make_shared<AffineImpl>(3);
+  const auto net = placed(std::make_shared<AffineImpl>(3));
   for (const auto& replica : replicate(net, devices())) {
     EXPECT_TRUE(replica->named_parameters()["weight"].is_same(replica->weight));
     EXPECT_TRUE(replica->named_buffers()["shift"].is_same(replica->shift));
@@ -88,7 +78,7 @@ TEST_P(ReplicateTest, MembersAndRegistryNameTheSameTensors) {
 }
 
 TEST_P(ReplicateTest, BuffersAreSharedByReplicaZeroAndOwnedByTheOthers) {
-  const auto net = std::make_shared<AffineImpl>(3);
+  const auto net = placed(std::make_shared<AffineImpl>(3));
   const auto replicas = replicate(net, devices());
   const at::Tensor before = net->shift.clone();
   for (size_t r = 0; r < replicas.size(); ++r) {
@@ -102,13 +92,14 @@ TEST_P(ReplicateTest, BuffersAreSharedByReplicaZeroAndOwnedByTheOthers) {
 }
 
 TEST_P(ReplicateTest, BatchNormStatisticsMoveByTheBatchOfReplicaZero) {
-  torch::nn::BatchNorm1d norm(10);
-  torch::nn::BatchNorm1d reference(10);
-  const at::Tensor x = random_tensor({8, 10}, 1, at::kFloat);
+  auto norm = placed(torch::nn::BatchNorm1d(10));
+  auto reference = placed(torch::nn::BatchNorm1d(10));
+  const at::Tensor x = data({8, 10}, 1, at::kFloat);
   reference(x);
   auto replicas = replicate(norm, devices());
   for (size_t r = 0; r < replicas.size(); ++r) {
-    replicas[r](r == 0 ? x : random_tensor({8, 10}, 2 + r, at::kFloat));
+    replicas[r](r == 0 ? x : beside(*replicas[r], data({8, 10}, 2 + r, at::kFloat)));
+    EXPECT_EQ(replicas[r]->num_batches_tracked.device(), devices()[r]);
   }
   EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 1);
   EXPECT_THAT(norm->running_mean, BitwiseEqual(reference->running_mean));
@@ -117,7 +108,7 @@ TEST_P(ReplicateTest, BatchNormStatisticsMoveByTheBatchOfReplicaZero) {
 }
 
 TEST_P(ReplicateTest, ParametersOfAReplicaAreListedButAreNoLeaves) {
-  const auto net = std::make_shared<AffineImpl>(3);
+  const auto net = placed(std::make_shared<AffineImpl>(3));
   for (const auto& replica : replicate(net, devices())) {
     ASSERT_EQ(replica->parameters().size(), 1);
     EXPECT_TRUE(replica->weight.requires_grad());
@@ -126,25 +117,23 @@ TEST_P(ReplicateTest, ParametersOfAReplicaAreListedButAreNoLeaves) {
 }
 
 TEST_P(ReplicateTest, FrozenParametersStayFrozen) {
-  torch::nn::Linear linear(3, 2);
+  const auto linear = placed(torch::nn::Linear(3, 2));
   linear->weight.set_requires_grad(false);
   for (auto& replica : replicate(linear, devices())) {
     EXPECT_FALSE(replica->weight.requires_grad());
     EXPECT_TRUE(replica->bias.requires_grad());
-    EXPECT_TRUE(replica(at::ones({1, 3})).requires_grad());
+    EXPECT_TRUE(replica(beside(*replica, at::ones({1, 3}))).requires_grad());
   }
   linear->bias.set_requires_grad(false);
   for (auto& replica : replicate(linear, devices())) {
-    EXPECT_FALSE(replica(at::ones({1, 3})).requires_grad());
+    EXPECT_FALSE(replica(beside(*replica, at::ones({1, 3}))).requires_grad());
   }
 }
 
 TEST_P(ReplicateTest, TiedTensorsAndSharedChildrenStayTied) {
-  const auto net = std::make_shared<TiedImpl>();
+  const auto net = placed(std::make_shared<TiedImpl>());
   for (const bool share : {true, false}) {
-    ReplicateOptions chosen = options();
-    chosen.share_parameters = share;
-    for (const auto& replica : replicate(net, devices(), chosen)) {
+    for (const auto& replica : replicate(net, devices(), options(share))) {
       EXPECT_TRUE(replica->a.is_alias_of(replica->b));
       EXPECT_EQ(replica->a.data_ptr(), replica->b.data_ptr());
       EXPECT_EQ(replica->left, replica->right);
@@ -157,6 +146,7 @@ TEST_P(ReplicateTest, ModesAreThoseOfEverySubmodule) {
   torch::nn::ModuleList net(
       torch::nn::Linear(2, 2), torch::nn::Dropout(0.5),
       torch::nn::ModuleList(torch::nn::Dropout(0.5), torch::nn::Linear(2, 2)));
+  net->to(first());
   net->children()[2]->eval();
   net->children()[2]->children()[1]->train();
   for (auto& replica : replicate(net, devices())) {
@@ -171,22 +161,23 @@ TEST_P(ReplicateTest, ModesAreThoseOfEverySubmodule) {
 }
 
 TEST_P(ReplicateTest, ReplicasOfAModuleInEvalModeGiveItsOutputs) {
-  torch::nn::Sequential net(torch::nn::Linear(2, 2), torch::nn::Dropout(0.5));
+  auto net = placed(torch::nn::Sequential(torch::nn::Linear(2, 2), torch::nn::Dropout(0.5)));
   net->eval();
-  const at::Tensor x = at::ones({4, 2});
+  const at::Tensor x = at::ones({4, 2}, first());
   for (auto& replica : replicate(net, devices())) {
     EXPECT_FALSE(replica->children()[1]->is_training());
-    EXPECT_THAT(replica->forward(x).detach(), BitwiseEqual(net->forward(x).detach()));
+    EXPECT_THAT(replica->forward(beside(*replica, x)).detach(),
+                BitwiseEqual(net->forward(x).detach()));
   }
 }
 
 TEST_P(ReplicateTest, UndefinedEntriesStayUndefined) {
-  torch::nn::Linear linear(torch::nn::LinearOptions(3, 2).bias(false));
-  torch::nn::BatchNorm1d norm(
+  const auto linear = placed(torch::nn::Linear(torch::nn::LinearOptions(3, 2).bias(false)));
+  const torch::nn::BatchNorm1d norm(
       torch::nn::BatchNorm1dOptions(3).affine(false).track_running_stats(false));
   for (auto& replica : replicate(linear, devices())) {
     EXPECT_FALSE(replica->bias.defined());
-    replica(at::ones({1, 3})).sum().backward();
+    replica(beside(*replica, at::ones({1, 3}))).sum().backward();
   }
   EXPECT_THAT(linear->weight.grad(),
               BitwiseEqual(at::ones({2, 3}) * static_cast<double>(devices().size())));
@@ -198,21 +189,21 @@ TEST_P(ReplicateTest, UndefinedEntriesStayUndefined) {
 }
 
 TEST_P(ReplicateTest, TheDefaultGeneratorIsLeftUntouched) {
-  const auto net = std::make_shared<AffineImpl>(3);
+  const auto net = placed(std::make_shared<AffineImpl>(3));
   const at::Tensor before = generator_state();
   replicate(net, devices());
   EXPECT_THAT(generator_state(), BitwiseEqual(before));
 }
 
 TEST_P(ReplicateTest, SharedParametersCostNoTransfer) {
-  torch::nn::Linear linear(3, 4);
+  const auto linear = placed(torch::nn::Linear(3, 4));
   const auto before = GetParam().counters();
-  replicate(linear, std::vector<c10::Device>(devices().size(), devices()[0]), options());
+  replicate(linear, std::vector<c10::Device>(devices().size(), first()), options());
   EXPECT_EQ(GetParam().counters().bytes, before.bytes);
 }
 
 TEST_P(ReplicateTest, MembersThatAreNoTensorsAreCopies) {
-  const auto net = std::make_shared<AffineImpl>(3);
+  const auto net = placed(std::make_shared<AffineImpl>(3));
   net->width = 42;
   for (const auto& replica : replicate(net, devices())) {
     EXPECT_EQ(replica->width, 42);
@@ -222,7 +213,7 @@ TEST_P(ReplicateTest, MembersThatAreNoTensorsAreCopies) {
 }
 
 TEST_P(ReplicateTest, AnExecutorMayRunTheWorkInAnyOrderAndOnAnyThread) {
-  const auto net = std::make_shared<TiedImpl>();
+  const auto net = placed(std::make_shared<TiedImpl>());
   ReplicateOptions chosen = options();
   int64_t count = 0;
   chosen.executor = [&](int64_t n, const std::function<void(int64_t)>& task) {
@@ -237,14 +228,15 @@ TEST_P(ReplicateTest, AnExecutorMayRunTheWorkInAnyOrderAndOnAnyThread) {
   };
   const auto replicas = replicate(net, devices(), chosen);
   EXPECT_EQ(count, static_cast<int64_t>(devices().size()));
-  const at::Tensor x = random_tensor({4, 2}, 1);
+  const at::Tensor x = data({4, 2}, 1);
   for (const auto& replica : replicas) {
-    EXPECT_THAT(replica->forward(x).detach(), BitwiseEqual(net->forward(x).detach()));
+    EXPECT_THAT(replica->forward(beside(*replica, x)).detach(),
+                BitwiseEqual(net->forward(x).detach()));
   }
 }
 
 TEST_P(ReplicateTest, SeveralThreadsMayReplicateOneModule) {
-  const auto net = std::make_shared<AffineImpl>(3);
+  const auto net = placed(std::make_shared<AffineImpl>(3));
   const at::Tensor before = generator_state();
   std::vector<std::thread> threads;
   std::vector<std::vector<std::shared_ptr<AffineImpl>>> sets(4);
@@ -266,18 +258,17 @@ TEST_P(ReplicateTest, SeveralThreadsMayReplicateOneModule) {
 
 TEST_P(ReplicateTest, ReplicasMadeInInferenceModeStillTrain) {
   for (const bool share : {true, false}) {
-    const auto net = std::make_shared<AffineImpl>(3);
-    ReplicateOptions chosen = options();
-    chosen.share_parameters = share;
+    const auto net = placed(std::make_shared<AffineImpl>(3));
     std::vector<std::shared_ptr<AffineImpl>> replicas;
     {
       const c10::InferenceMode inference;
-      replicas = replicate(net, devices(), chosen);
-      EXPECT_FALSE(replicas[0]->forward(at::ones({3}, at::kDouble)).requires_grad());
+      replicas = replicate(net, devices(), options(share));
+      const at::Tensor x = at::ones({3}, at::kDouble).to(first());
+      EXPECT_FALSE(replicas[0]->forward(x).requires_grad());
     }
     for (const auto& replica : replicas) {
       // An input that requires grad makes autograd save the parameter.
-      const at::Tensor x = at::ones({3}, at::kDouble).requires_grad_();
+      const at::Tensor x = beside(*replica, at::ones({3}, at::kDouble)).requires_grad_();
       replica->forward(x).sum().backward();
     }
     EXPECT_THAT(net->weight.grad(),
@@ -289,13 +280,13 @@ TEST_P(ReplicateTest, AModuleMadeInInferenceModeReplicatesForInference) {
   std::shared_ptr<AffineImpl> net;
   {
     const c10::InferenceMode inference;
-    net = std::make_shared<AffineImpl>(3);
+    net = placed(std::make_shared<AffineImpl>(3));
   }
-  const at::Tensor x = at::ones({3}, at::kDouble);
+  const at::Tensor x = at::ones({3}, at::kDouble).to(first());
   const auto replicas = replicate(net, devices(), options());
   const c10::InferenceMode inference;
   for (const auto& replica : replicas) {
-    EXPECT_THAT(replica->forward(x), BitwiseEqual(net->forward(x)));
+    EXPECT_THAT(replica->forward(beside(*replica, x)), BitwiseEqual(net->forward(x)));
   }
 }
 
@@ -357,7 +348,8 @@ TEST_P(ReplicateTest, AMisplacedTensorIsNamedBeforeAnyWork) {
 
 TEST_P(ReplicateTest, AModuleThatCannotBeCopiedIsRefusedBeforeAnyTransfer) {
   const auto counters = GetParam().counters();
-  EXPECT_THAT([&] { replicate(std::make_shared<PlainImpl>(), devices(), options()); },
+  const auto plain = placed(std::make_shared<PlainImpl>());
+  EXPECT_THAT([&] { replicate(plain, devices(), options()); },
               ThrowsError("lockstep::replicate::PlainImpl has no clone()"));
   EXPECT_EQ(GetParam().counters().calls, counters.calls);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autograd_fns/node_ptr.h"
+#include "autograd_fns/node_streams.h"
 #include "autograd_fns/reduce_add_coalesced.h"
 
 namespace lockstep::replicate::internal {
@@ -25,6 +26,8 @@ class SumReplicaGradients : public torch::autograd::Node {
   std::string name() const override { return "lockstep::SumReplicaGradients"; }
 
   variable_list apply(variable_list&& gradients) override {
+    // The sums are made on this node's own stream, so there is nothing to join.
+    const autograd_fns::NodeStreams streams(*this, gradients, devices_);
     const size_t num_tensors = num_outputs();
     std::vector<std::vector<at::Tensor>> by_replica(devices_.size());
     for (size_t r = 0; r < devices_.size(); ++r) {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "replicate/replicas_fixture.h"
 #include "replicate/replicate.h"
 #include "testing/matchers.h"
 
@@ -63,6 +64,7 @@ at::Tensor generator_state();
 
 // Expects that loss(replica i, i), summed over the replicas and then differentiated, gives the
 // gradients that loss(module, 0), loss(module, 1), ... give one after another on the module itself.
+// `loss` takes its data to where the module or replica is: see beside().
 template <class M>
 void expect_gradients_of_one_device(const std::shared_ptr<M>& module,
                                     c10::ArrayRef<c10::Device> devices,
@@ -76,7 +78,7 @@ void expect_gradients_of_one_device(const std::shared_ptr<M>& module,
   const auto replicas = replicate(module, devices);
   at::Tensor total = loss(*replicas[0], 0);
   for (int64_t i = 1; i < n; ++i) {
-    total = total + loss(*replicas[i], i);
+    total = total + beside(*module, loss(*replicas[i], i));
   }
   total.backward();
   const std::vector<at::Tensor> gradients = take_gradients(*module);

@@ -1,27 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "testing/device_sets.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <utility>
+
 #include "comm/copy_collectives.h"
+#include "testing/simdev/test_environment.h"
 
 namespace lockstep::testing {
 namespace {
 
-DeviceSet cpu_set(int64_t replicas) {
+constexpr int kSimulatedDevices = 4;
+
+DeviceSet make_set(const std::string& name, std::vector<c10::Device> devices,
+                   std::function<void()> sync) {
   // Never freed: tests may use the set until the process ends.
   comm::DeviceCollectives* collectives = new comm::CopyCollectives();
-  return {"cpu" + std::to_string(replicas),
-          std::vector<c10::Device>(replicas, c10::Device(c10::kCPU)), collectives, [] {},
+  return {name, std::move(devices), collectives, std::move(sync),
           [collectives] { return collectives->counters(); }};
+}
+
+DeviceSet cpu_set(int64_t replicas) {
+  return make_set("cpu" + std::to_string(replicas),
+                  std::vector<c10::Device>(replicas, c10::Device(c10::kCPU)), [] {});
+}
+
+// The devices exist once the tests run; the list is made before.
+DeviceSet simulated_set(int count) {
+  std::vector<c10::Device> devices;
+  for (int i = 0; i < count; ++i) {
+    devices.emplace_back(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(i));
+  }
+  return make_set("sim" + std::to_string(count), devices, [devices] {
+    for (const c10::Device device : devices) {
+      const c10::impl::VirtualGuardImpl guard(device.type());
+      guard.synchronizeDevice(device.index());
+    }
+  });
 }
 
 }  // namespace
 
 std::vector<DeviceSet> all_device_sets() {
+  static const bool simulated = simdev::use_in_tests({/*devices=*/kSimulatedDevices});
+  TORCH_INTERNAL_ASSERT(simulated);
   static const auto* const sets = new std::vector<DeviceSet>{
-      cpu_set(1),
-      cpu_set(2),
-      cpu_set(3),
-      cpu_set(4),
+      cpu_set(1),       cpu_set(2),       cpu_set(3),       cpu_set(4),
+      simulated_set(2), simulated_set(3), simulated_set(4),
   };
   return *sets;
 }

@@ -28,7 +28,9 @@ struct DeviceSet {
   std::function<comm::CollectiveCounters()> counters;  // what `collectives` has done so far
 };
 
-// cpu1, cpu2, cpu3, cpu4: the CPU listed that often, as logical replicas.
+// cpu1, cpu2, cpu3, cpu4: the CPU listed that often, as logical replicas; sim2, sim3, sim4: so many
+// simulated devices (simdev/), which exist while tests run. After each test a synchronisation fault
+// that it did not take fails it.
 // Threads: safe.
 std::vector<DeviceSet> all_device_sets();
 

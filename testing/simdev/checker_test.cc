@@ -156,6 +156,22 @@ TEST_F(CheckerTest, WaitingForAnotherStreamIsNotEnough) {
   EXPECT_TRUE(finds_fault([&] { on(b_, [&] { at::add(t, 1); }); }, {name(a_), name(b_)}));
 }
 
+TEST_F(CheckerTest, BatchNormWritesItsStatisticsInTrainingOnly) {
+  const at::Tensor x = ready({8, 3}), mean = ready({3}), var = ready({3});
+  const auto norm = [&](bool training) {
+    at::batch_norm(x, {}, {}, mean, var, training, 0.1, 1e-5, /*cudnn_enabled=*/false);
+  };
+  on(a_, [&] { norm(false); });
+  on(b_, [&] { norm(false); });
+  EXPECT_TRUE(
+      finds_fault([&] { on(b_, [&] { norm(true); }); },
+                  {"'aten::native_batch_norm' on " + name(b_) + " writes Float[3]", name(a_)}));
+  order(a_, b_);
+  on(b_, [&] { norm(true); });
+  EXPECT_TRUE(finds_fault([&] { on(a_, [&] { norm(false); }); },
+                          {"reads Float[3]", name(b_) + ", which wrote Float[3]"}));
+}
+
 TEST_F(CheckerTest, NewMemoryIsReadyOnItsOwnStreamOnly) {
   ready({64}).fill_(1);  // so that the default stream is not idle
   const at::Tensor t = at::empty({64}, device(1));

@@ -80,6 +80,14 @@ TEST_F(CopyOrderTest, BlockingCopyIsNotUndoneByALateOne) {
   EXPECT_THAT(host, BitwiseEqual(at::full({64}, 3.0)));
 }
 
+TEST_F(CopyOrderTest, BlockingCopyIsNotUndoneByALateOneOfAnotherDevice) {
+  at::Tensor host = pinned(0);
+  host.copy_(at::full({64}, 2.0, device(0)), /*non_blocking=*/true);
+  host.copy_(at::full({64}, 3.0, device(1)));
+  default_stream(0).synchronize();
+  EXPECT_THAT(host, BitwiseEqual(at::full({64}, 3.0)));
+}
+
 TEST_F(CopyOrderTest, ConvertedSourceMayChangeAtOnce) {
   at::Tensor host = pinned(1);
   const at::Tensor there =

@@ -81,6 +81,12 @@ void alias_tensors(IValue& value, const Operand& operand, KernelCall& call) {
   }
 }
 
+Operand operand_of(const PlannedArgument& argument, const IValue* values) {
+  Operand operand = argument.operand;
+  operand.written |= argument.written_if >= 0 && values[argument.written_if].toBool();
+  return operand;
+}
+
 void replace_device(IValue& value, const Operand& operand, KernelCall& call) {
   if (value.isDevice() && value.toDevice().type() == c10::DeviceType::PrivateUse1) {
     const c10::Device device = value.toDevice();
@@ -129,7 +135,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     IValue& value = values[argument.position];
     switch (argument.kind) {
       case ArgumentKind::kTensors:
-        alias_tensors(value, argument.operand, call);
+        alias_tensors(value, operand_of(argument, values), call);
         break;
       case ArgumentKind::kDevice:
         replace_device(value, argument.operand, call);

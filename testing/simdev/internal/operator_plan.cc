@@ -52,6 +52,12 @@ bool writes(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
+// Unmarked in the schema, since only training writes them.
+bool is_running_statistic(const std::string& name, const c10::Argument& argument) {
+  return name == "aten::native_batch_norm" &&
+         (argument.name() == "running_mean" || argument.name() == "running_var");
+}
+
 bool is_view(const c10::FunctionSchema& schema) {
   bool aliases = false;
   for (const c10::Argument& argument : schema.arguments()) {
@@ -99,8 +105,10 @@ std::unique_ptr<OperatorPlan> make_plan(const c10::OperatorHandle& op) {
     const c10::Argument& argument = schema.arguments()[i];
     if (const auto kind = kind_of(argument.type())) {
       const bool on_host = takes_host_indices(name) && argument.name() == "indices";
+      const int written_if =
+          is_running_statistic(name, argument) ? *schema.argumentIndexWithName("training") : -1;
       plan->arguments.push_back(
-          {i, *kind, {plan->argument_names[i].c_str(), writes(argument), on_host}});
+          {i, *kind, {plan->argument_names[i].c_str(), writes(argument), on_host}, written_if});
     }
   }
   return plan;

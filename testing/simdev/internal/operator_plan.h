@@ -21,6 +21,7 @@ struct PlannedArgument {
   size_t position;
   ArgumentKind kind;
   Operand operand;
+  int written_if = -1;  // the position of a flag that makes the argument a written one
 };
 
 struct OperatorPlan {
