@@ -13,6 +13,7 @@
 #include "autograd_fns/gather.h"
 #include "autograd_fns/reduce_add_coalesced.h"
 #include "autograd_fns/scatter.h"
+#include "comm/copy_collectives.h"
 #include "comm/current_streams.h"
 #include "testing/matchers.h"
 #include "testing/random.h"
@@ -157,12 +158,46 @@ Model penalty_of(const Model& model) {
   };
 }
 
+// An engine whose last write is on the stream of the destination, as that of an engine with
+// receiving kernels. Plain copies run on the stream of the source.
+class WritesAtTheDestination : public comm::CopyCollectives {
+ public:
+  void copy(const at::Tensor& source, const at::Tensor& destination) override {
+    CopyCollectives::copy(source, destination);
+    at::Tensor(destination).mul_(1);
+  }
+  void broadcast(const at::Tensor& source, at::TensorList destinations) override {
+    CopyCollectives::broadcast(source, destinations);
+    for (at::Tensor destination : destinations) {
+      destination.mul_(1);
+    }
+  }
+};
+
 TEST_P(SideStreamsTest, Broadcast) { expect_gradients_in_order(broadcast_model); }
 TEST_P(SideStreamsTest, ReduceAddCoalesced) { expect_gradients_in_order(reduce_model); }
 TEST_P(SideStreamsTest, Scatter) { expect_gradients_in_order(scatter_model(0)); }
 TEST_P(SideStreamsTest, ScatterAlongTheLastDim) { expect_gradients_in_order(scatter_model(-1)); }
 TEST_P(SideStreamsTest, Gather) { expect_gradients_in_order(gather_model(0)); }
 TEST_P(SideStreamsTest, GatherAlongTheLastDim) { expect_gradients_in_order(gather_model(-1)); }
+TEST_P(SideStreamsTest, GatherByAnEngineThatWritesAtTheDestination) {
+  WritesAtTheDestination engine;
+  expect_gradients_in_order([&](const Tensors& leaves, const Devices& devices) {
+    return gather(leaves, devices.back(), 0, {&engine}).pow(3).sum();
+  });
+}
+TEST_P(SideStreamsTest, ReduceAddCoalescedByAnEngineThatWritesAtTheDestination) {
+  WritesAtTheDestination engine;
+  comm::CoalesceOptions options;
+  options.collectives = &engine;
+  expect_gradients_in_order([&](const Tensors& leaves, const Devices& devices) {
+    std::vector<Tensors> rows;
+    for (const at::Tensor& leaf : leaves) {
+      rows.push_back({leaf});
+    }
+    return reduce_add_coalesced(rows, devices.back(), options)[0].pow(2).sum();
+  });
+}
 TEST_P(SideStreamsTest, AllTogether) { expect_gradients_in_order(data_parallel_model); }
 
 TEST_P(SideStreamsTest, SecondOrderOfBroadcast) {

@@ -197,6 +197,17 @@ TEST_P(ReplicaSetChangesTest, AGraphOfCopiesEndsWithTheirStorage) {
   }
 }
 
+TEST_P(ReplicaSetChangesTest, OtherStorageAloneEndsAGraphOfCopiesToo) {
+  Set set(net_, devices(), options(/*share_parameters=*/false));
+  const at::Tensor x = data({4, 3}, 1).requires_grad_();
+  const at::Tensor loss = set.replicas().back()->forward(x.to(devices().back())).sum();
+  net_->weight.set_data(data({3}, 2));
+  set.synchronize();
+  if (set.replicas().size() > 1) {
+    EXPECT_THAT([&] { loss.backward(); }, ThrowsError("modified by an inplace operation"));
+  }
+}
+
 TEST_P(ReplicaSetChangesTest, AnotherShapeGetsAnAccumulatorOfItsOwn) {
   const auto old_accumulator = torch::autograd::impl::gradient_edge(net_->weight).function;
   Set set(net_, devices());
