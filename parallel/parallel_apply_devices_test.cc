@@ -64,6 +64,16 @@ class ParallelApplyDevicesTest : public ::testing::TestWithParam<DeviceSet> {
 };
 LOCKSTEP_INSTANTIATE_DEVICE_SETS_WITH_STREAMS(ParallelApplyDevicesTest);
 
+TEST_P(ParallelApplyDevicesTest, WorkersOfABarePoolTakeOverTheCallersDevice) {
+  for (const c10::Device device : devices()) {
+    const c10::DeviceGuard current(device);
+    std::vector<std::string> seen(count());
+    pool_.run(static_cast<int64_t>(count()),
+              [&](int64_t i) { seen[i] = guard().getDevice().str(); });
+    EXPECT_EQ(seen, std::vector<std::string>(count(), device.str()));
+  }
+}
+
 TEST_P(ParallelApplyDevicesTest, TheCurrentDeviceIsTheReplicasAndStreamsAreTheCallers) {
   const auto before = current_streams(devices());
   const auto side = side_streams(devices());
