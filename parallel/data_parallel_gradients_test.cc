@@ -326,6 +326,22 @@ TEST_P(DataParallelGradientsTest, AnUnusedOutputCostsNothing) {
   EXPECT_THAT(gradients[1], BitwiseEqual(at::ones({6}, x.options())));
 }
 
+TEST_P(DataParallelGradientsTest, ASecondBackwardOfOneGraphNeedsItRetained) {
+  Mlp net(2, 3, 1);
+  fill(*net, 1);
+  net->to(first());
+  DataParallel parallel(net, devices(), options());
+  const at::Tensor out = parallel.forward(data({6, 2}, 1));
+  out.sum().backward({}, /*retain_graph=*/true);
+  const auto once = take_gradients(*net);
+  out.sum().backward();
+  expect_same_bits(take_gradients(*net), once);
+  EXPECT_THAT([&] { out.sum().backward(); }, ThrowsError("a second time"));
+  for (const at::Tensor& gradient : take_gradients(*net)) {
+    EXPECT_FALSE(gradient.defined());
+  }
+}
+
 TEST_P(DataParallelGradientsTest, AComputedTensorFromOutsideIsExplainedWhereItCannotBeServed) {
   const at::Tensor leaf = at::ones({2}, at::kDouble).to(first()).requires_grad_();
   const at::Tensor outside = leaf.exp();
