@@ -12,6 +12,7 @@ are errors: the exit code is 1.
 """
 
 import argparse
+import fcntl
 import os
 import pathlib
 import re
@@ -51,8 +52,14 @@ class Tree:
     def __init__(self, folder, bazel_flags, root=ROOT):
         self.folder = folder
         self.flags = bazel_flags
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # Two runs in one tree would take each other's patches away. Held until this one ends.
+        self.lock = open(str(folder) + ".lock", "w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            sys.exit("another run is using %s" % folder)
         if not (folder / ".git").is_dir():
-            folder.parent.mkdir(parents=True, exist_ok=True)
             self._git("clone", "-q", "--no-checkout", str(root), str(folder), cwd=root)
         head = self._git("rev-parse", "HEAD", cwd=root).strip()
         self._git("fetch", "-q", str(root), "HEAD")

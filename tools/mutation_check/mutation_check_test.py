@@ -71,7 +71,14 @@ class MutationCheckTest(unittest.TestCase):
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             passed = mutation_check.check(tree, mutation_check.read_patches(self.patches, []))
+        tree.lock.close()
         return passed, output.getvalue()
+
+    def test_two_runs_at_once_are_refused(self):
+        tree = mutation_check.Tree(self.folder, [], self.root)
+        with self.assertRaises(SystemExit):
+            mutation_check.Tree(self.folder, [], self.root)
+        tree.lock.close()
 
     def test_a_patch_that_a_test_notices_is_good_and_the_test_is_named(self):
         self.add_patch("wait", "")
