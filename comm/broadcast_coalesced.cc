@@ -74,15 +74,6 @@ std::vector<at::Tensor> from_parts(const std::vector<at::Tensor>& parts, at::Ten
   return tensors;
 }
 
-std::vector<at::Tensor> members_of(const CoalesceGroup& group, at::TensorList tensors) {
-  std::vector<at::Tensor> members;
-  members.reserve(group.indices.size());
-  for (const int64_t index : group.indices) {
-    members.push_back(tensors[static_cast<size_t>(index)]);
-  }
-  return members;
-}
-
 // True if the memory of the only member can be sent as it is, so that nothing has to be packed.
 bool is_flat_by_itself(const std::vector<at::Tensor>& members) {
   return members.size() == 1 && members[0].is_non_overlapping_and_dense() &&
@@ -124,11 +115,11 @@ void copy_to_remote_rows(at::TensorList tensors, c10::ArrayRef<std::vector<at::T
   DeviceCollectives& collectives =
       internal::choose_collectives(options.collectives, tensors[0].device(), places);
   for (const CoalesceGroup& group : coalesce_groups(tensors, options.buffer_bytes)) {
-    const std::vector<at::Tensor> members = members_of(group, tensors);
+    const std::vector<at::Tensor> members = internal::members_of(group, tensors);
     if (members.size() == 1) {  // straight into its copies, without a buffer on either side
       std::vector<at::Tensor> targets;
       for (const size_t row : rows) {
-        targets.push_back(members_of(group, copies[row])[0]);
+        targets.push_back(internal::members_of(group, copies[row])[0]);
       }
       collectives.broadcast(members[0], targets);
       continue;
@@ -140,7 +131,7 @@ void copy_to_remote_rows(at::TensorList tensors, c10::ArrayRef<std::vector<at::T
     }
     collectives.broadcast(flat, arrived);
     for (size_t r = 0; r < rows.size(); ++r) {
-      at::_foreach_copy_(members_of(group, copies[rows[r]]),
+      at::_foreach_copy_(internal::members_of(group, copies[rows[r]]),
                          internal::unflatten(arrived[r], members));
     }
   }
@@ -171,7 +162,7 @@ std::vector<std::vector<at::Tensor>> broadcast_coalesced(at::TensorList tensors,
     if (fresh_places.empty()) {
       break;
     }
-    const std::vector<at::Tensor> members = members_of(group, parts);
+    const std::vector<at::Tensor> members = internal::members_of(group, parts);
     const std::vector<at::Tensor> copies = flat_copies(members, fresh_places, collectives);
     for (size_t row = 0; row < copies.size(); ++row) {
       std::vector<at::Tensor> unpacked = internal::unflatten(copies[row], members);

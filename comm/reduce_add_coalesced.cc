@@ -53,15 +53,6 @@ bool check_column(Rows inputs, size_t t) {
   return groupable;
 }
 
-std::vector<at::Tensor> members_of(const CoalesceGroup& group, const std::vector<at::Tensor>& row) {
-  std::vector<at::Tensor> members;
-  members.reserve(group.indices.size());
-  for (const int64_t index : group.indices) {
-    members.push_back(row[static_cast<size_t>(index)]);
-  }
-  return members;
-}
-
 // The device of all members of a group, if they share one.
 std::optional<c10::Device> common_device(Rows inputs, const CoalesceGroup& group) {
   const c10::Device first = inputs[0][static_cast<size_t>(group.indices[0])].device();
@@ -103,7 +94,7 @@ std::vector<at::Tensor> sum_packed(Rows inputs, const CoalesceGroup& group,
   }
   std::vector<at::Tensor> flats;
   for (const std::vector<at::Tensor>& row : inputs) {
-    flats.push_back(internal::flatten(members_of(group, row), like));
+    flats.push_back(internal::flatten(internal::members_of(group, row), like));
   }
   if (flats.size() == 1 && flats[0].device() == destination) {
     return internal::unflatten(flats[0], like);
@@ -143,7 +134,7 @@ std::vector<at::Tensor> reduce_add_coalesced(c10::ArrayRef<std::vector<at::Tenso
   DeviceCollectives& collectives = internal::choose_collectives(options.collectives, home, places);
   std::vector<at::Tensor> sums(width);
   for (const CoalesceGroup& group : coalesce_groups(groupable, options.buffer_bytes)) {
-    const std::vector<at::Tensor> like = members_of(group, groupable);
+    const std::vector<at::Tensor> like = internal::members_of(group, groupable);
     const bool local = home.is_cpu() && common_device(inputs, group) == home;
     std::vector<at::Tensor> group_sums = local ? sum_in_place(inputs, group, like)
                                                : sum_packed(inputs, group, like, home, collectives);

@@ -59,6 +59,15 @@ at::Tensor flatten_memory(at::TensorList tensors) {
 
 }  // namespace
 
+std::vector<at::Tensor> members_of(const CoalesceGroup& group, at::TensorList tensors) {
+  std::vector<at::Tensor> members;
+  members.reserve(group.indices.size());
+  for (const int64_t index : group.indices) {
+    members.push_back(tensors[static_cast<size_t>(index)]);
+  }
+  return members;
+}
+
 at::Tensor flatten(at::TensorList tensors, at::TensorList like) {
   const at::NoGradGuard no_grad;
   if (std::equal(tensors.begin(), tensors.end(), like.begin(), is_plain_memory)) {

@@ -7,7 +7,12 @@
 
 #include <vector>
 
+#include "comm/coalesce.h"
+
 namespace lockstep::comm::internal {
+
+// Returns the tensors that `group` names, which may be any list as long as the grouped one.
+std::vector<at::Tensor> members_of(const CoalesceGroup& group, at::TensorList tensors);
 
 // Returns a fresh 1-D tensor that holds tensors[0], tensors[1], ... one after another, each in the
 // memory order of like[i], which has the same sizes. All of one dtype and on one device; not empty.
