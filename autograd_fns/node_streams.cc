@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autograd_fns/node_streams.h"
 
-#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 
+#include "comm/stream_order.h"
+
 namespace lockstep::autograd_fns {
 namespace {
-
-void make_wait(const c10::Stream& later, const c10::Stream& earlier) {
-  c10::Event event(earlier.device_type());
-  event.record(earlier);
-  event.block(later);
-}
 
 void record_use(const at::Tensor& tensor, const c10::Stream& stream) {
   const c10::impl::VirtualGuardImpl guard(stream.device_type());
@@ -42,7 +37,7 @@ NodeStreams::NodeStreams(torch::autograd::Node& node, at::TensorList gradients,
     }
     const c10::Stream stream = guard.getStream(device);
     if (std::find(others_.begin(), others_.end(), stream) == others_.end()) {
-      make_wait(stream, *own_);
+      comm::make_wait(stream, *own_);
       others_.push_back(stream);
     }
     return stream;
@@ -62,7 +57,7 @@ NodeStreams::NodeStreams(torch::autograd::Node& node, at::TensorList gradients,
 
 void NodeStreams::join() const {
   for (const c10::Stream& other : others_) {
-    make_wait(*own_, other);
+    comm::make_wait(*own_, other);
   }
 }
 

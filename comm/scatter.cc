@@ -3,7 +3,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
-#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
@@ -13,6 +12,7 @@
 
 #include "comm/device_list.h"
 #include "comm/internal/checks.h"
+#include "comm/stream_order.h"
 
 namespace lockstep::comm {
 namespace {
@@ -80,16 +80,12 @@ void copy_on_stream(const at::Tensor& source, const at::Tensor& destination,
   }
   const c10::impl::VirtualGuardImpl guard(stream->device_type());
   const c10::Stream current = guard.getStream(stream->device());
-  c10::Event before(stream->device_type());
-  before.record(current);
-  before.block(*stream);
+  make_wait(*stream, current);
   {
     const c10::StreamGuard on_stream(*stream);
     collectives.copy(source, destination);
   }
-  c10::Event after(stream->device_type());
-  after.record(*stream);
-  after.block(current);
+  make_wait(current, *stream);
 }
 
 std::optional<c10::Stream> stream_at(const Streams& streams, size_t i) {
