@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// native_launch.h: simulated devices for code that does not go through LibTorch's operators: a
+// collectives library, a hand-written kernel. What it does is counted and checked like an operator.
+#pragma once
+
+#include <c10/core/Stream.h>
+#include <c10/util/ArrayRef.h>
+
+#include <cstddef>
+#include <optional>
+
+namespace lockstep::simdev {
+
+struct NativeMemory {
+  int device;
+  void* host_address;  // where a kernel reads and writes it; the device address faults
+  size_t bytes;        // to the end of the allocation
+};
+
+// What lies at a device address: none unless it is inside a live allocation.
+std::optional<NativeMemory> native_memory(const void* device_address);
+
+// The inverse of c10::Stream::native_handle(): none for what no stream of the devices gave.
+std::optional<c10::Stream> stream_of_native_handle(void* handle);
+
+struct NativeAccess {
+  const void* address;
+  size_t bytes;
+  bool write;
+};
+
+// Counts one kernel on the stream's device and notes its accesses. Call it before the kernel runs.
+// `name` must live for ever.
+// Throws: RaceError for an access that nothing orders or to memory that is not live.
+// Threads: safe.
+void native_launch(const c10::Stream& stream, const char* name,
+                   c10::ArrayRef<NativeAccess> accesses);
+
+// What `later` is given from now on comes after all that `earlier` holds now, as between kernels
+// that wait for each other. No event is counted.
+// Threads: safe.
+void native_order(const c10::Stream& earlier, const c10::Stream& later);
+
+}  // namespace lockstep::simdev
