@@ -23,6 +23,9 @@ __attribute__((visibility("default"))) const char* __tsan_default_suppressions()
 }
 
 __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
-__attribute__((visibility("default"))) const char* __lsan_default_suppressions() { return ""; }
+__attribute__((visibility("default"))) const char* __lsan_default_suppressions() {
+  // NCCL 2.28.9 loses 160 bytes at the end of each outermost group without a call.
+  return "leak:libnccl.so\n";
+}
 
 }  // extern "C"

@@ -159,13 +159,16 @@ libtorch_repository = repository_rule(
 def _nvidia_impl(ctx):
     site, _ = _locate(ctx)
     folder = "%s/nvidia/%s" % (site, ctx.attr.folder)
-    if not ctx.path(folder + "/include").exists:
-        fail("@%s: no folder %s/include" % (ctx.name, folder))
-    ctx.symlink(folder + "/include", "include")
+
+    # A LibTorch of the user's own may come without: what reads the headers is skipped then.
+    found = ctx.path(folder + "/include").exists
+    if found:
+        ctx.symlink(folder + "/include", "include")
     libraries = _link_libraries(ctx, folder + "/lib", [ctx.attr.library])
     ctx.file("WORKSPACE", "workspace(name = %r)\n" % ctx.name)
     ctx.template("BUILD.bazel", ctx.attr._build, {
-        "%{headers}": _header_list(ctx),
+        "%{compatible}": repr([] if found else ["@libtorch//:no_cuda"]),
+        "%{headers}": _header_list(ctx) if found else "[]",
         "%{libraries}": repr(libraries),
         "%{name}": ctx.attr.target,
     })

@@ -4,6 +4,7 @@ package(default_visibility = ["//visibility:public"])
 
 cc_library(
     name = "headers",
+    target_compatible_with = %{compatible},
     textual_hdrs = %{headers},
     includes = ["include"],
 )
