@@ -82,10 +82,11 @@ bool is_flat_by_itself(const std::vector<at::Tensor>& members) {
 
 // One flat buffer per device of `places`. The first one at home is `flat` itself if it is packed,
 // so that a copy on the tensors' own device costs one pass over memory; only buffers for other
-// devices are messages.
+// devices are messages. Those of a tensor alone wait in `alone`, to be sent together.
 std::vector<at::Tensor> flat_copies(const std::vector<at::Tensor>& members,
                                     c10::ArrayRef<c10::Device> places,
-                                    DeviceCollectives& collectives) {
+                                    DeviceCollectives& collectives,
+                                    std::vector<BroadcastCall>& alone) {
   bool flat_taken = is_flat_by_itself(members);
   const at::Tensor flat = flat_taken ? members[0].as_strided({members[0].numel()}, {1})
                                      : internal::flatten(members, members);
@@ -100,7 +101,12 @@ std::vector<at::Tensor> flat_copies(const std::vector<at::Tensor>& members,
       flat_taken = true;
     }
   }
-  if (!remote.empty()) {
+  if (remote.empty()) {
+    return copies;
+  }
+  if (members.size() == 1) {
+    alone.push_back({flat, std::move(remote)});
+  } else {
     collectives.broadcast(flat, remote);
   }
   return copies;
@@ -114,14 +120,15 @@ void copy_to_remote_rows(at::TensorList tensors, c10::ArrayRef<std::vector<at::T
   }
   DeviceCollectives& collectives =
       internal::choose_collectives(options.collectives, tensors[0].device(), places);
-  for (const CoalesceGroup& group : coalesce_groups(tensors, options.buffer_bytes)) {
+  std::vector<BroadcastCall> alone;
+  for (const CoalesceGroup& group :
+       coalesce_groups(tensors, options.buffer_bytes, collectives.unpacked_bytes())) {
     const std::vector<at::Tensor> members = internal::members_of(group, tensors);
     if (members.size() == 1) {  // straight into its copies, without a buffer on either side
-      std::vector<at::Tensor> targets;
+      BroadcastCall& call = alone.emplace_back(BroadcastCall{members[0], {}});
       for (const size_t row : rows) {
-        targets.push_back(internal::members_of(group, copies[row])[0]);
+        call.destinations.push_back(internal::members_of(group, copies[row])[0]);
       }
-      collectives.broadcast(members[0], targets);
       continue;
     }
     const at::Tensor flat = internal::flatten(members, members);
@@ -135,6 +142,7 @@ void copy_to_remote_rows(at::TensorList tensors, c10::ArrayRef<std::vector<at::T
                          internal::unflatten(arrived[r], members));
     }
   }
+  collectives.broadcast_grouped(alone);
 }
 
 }  // namespace
@@ -146,8 +154,6 @@ std::vector<std::vector<at::Tensor>> broadcast_coalesced(at::TensorList tensors,
   const c10::Device home = common_device(tensors).value_or(places[0]);
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> parts = dense_parts(tensors);
-  const std::vector<CoalesceGroup> groups = coalesce_groups(parts, options.buffer_bytes);
-
   const size_t home_row =
       static_cast<size_t>(std::find(places.begin(), places.end(), home) - places.begin());
   std::vector<c10::Device> fresh_places = places;
@@ -158,12 +164,15 @@ std::vector<std::vector<at::Tensor>> broadcast_coalesced(at::TensorList tensors,
                                                    std::vector<at::Tensor>(parts.size()));
   DeviceCollectives& collectives =
       internal::choose_collectives(options.collectives, home, fresh_places);
+  const std::vector<CoalesceGroup> groups =
+      coalesce_groups(parts, options.buffer_bytes, collectives.unpacked_bytes());
+  std::vector<BroadcastCall> alone;
   for (const CoalesceGroup& group : groups) {
     if (fresh_places.empty()) {
       break;
     }
     const std::vector<at::Tensor> members = internal::members_of(group, parts);
-    const std::vector<at::Tensor> copies = flat_copies(members, fresh_places, collectives);
+    const std::vector<at::Tensor> copies = flat_copies(members, fresh_places, collectives, alone);
     for (size_t row = 0; row < copies.size(); ++row) {
       std::vector<at::Tensor> unpacked = internal::unflatten(copies[row], members);
       for (size_t m = 0; m < members.size(); ++m) {
@@ -171,6 +180,8 @@ std::vector<std::vector<at::Tensor>> broadcast_coalesced(at::TensorList tensors,
       }
     }
   }
+
+  collectives.broadcast_grouped(alone);
 
   std::vector<std::vector<at::Tensor>> rows;
   rows.reserve(places.size());

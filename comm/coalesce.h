@@ -9,6 +9,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "comm/device_collectives.h"
@@ -29,8 +30,11 @@ struct CoalesceGroup {
 
 // Splits `tensors` into groups of one dtype each. A group closes as soon as its bytes reach
 // `buffer_bytes`; the open groups follow at the end, in the order in which their dtypes appeared.
-// Undefined entries are in no group; tensors without elements are in one like all others.
-// Throws:  c10::Error if `buffer_bytes` is not positive.
-std::vector<CoalesceGroup> coalesce_groups(at::TensorList tensors, int64_t buffer_bytes);
+// Undefined entries are in no group; tensors without elements are in one like all others. A tensor
+// of at least `alone_bytes` is a group of its own.
+// Throws:  c10::Error if `buffer_bytes` or `alone_bytes` is not positive.
+std::vector<CoalesceGroup> coalesce_groups(
+    at::TensorList tensors, int64_t buffer_bytes,
+    int64_t alone_bytes = std::numeric_limits<int64_t>::max());
 
 }  // namespace lockstep::comm

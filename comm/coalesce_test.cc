@@ -63,9 +63,18 @@ TEST(CoalesceGroupsTest, SkipsUndefinedEntries) {
   EXPECT_THAT(coalesce_groups({}, 256), IsEmpty());
 }
 
+TEST(CoalesceGroupsTest, LeavesTensorsOfManyBytesAloneWithoutClosingTheGroupAround) {
+  const std::vector<at::Tensor> tensors = {at::zeros({2}), at::zeros({8}), at::zeros({2})};
+  EXPECT_THAT(indices_of(coalesce_groups(tensors, 256, 32)),
+              ElementsAre(ElementsAre(1), ElementsAre(0, 2)));
+  EXPECT_THAT(indices_of(coalesce_groups(tensors, 256, 33)), ElementsAre(ElementsAre(0, 1, 2)));
+}
+
 TEST(CoalesceGroupsTest, RejectsABufferOfNoBytes) {
   EXPECT_THAT([] { coalesce_groups({}, 0); },
               ThrowsError("[coalesce_groups] expected a positive buffer_bytes, got 0"));
+  EXPECT_THAT([] { coalesce_groups({}, 8, 0); },
+              ThrowsError("[coalesce_groups] expected a positive alone_bytes, got 0"));
 }
 
 }  // namespace

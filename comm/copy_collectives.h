@@ -21,6 +21,9 @@ class CopyCollectives : public DeviceCollectives {
   void copy(const at::Tensor& source, const at::Tensor& destination) override;
   void broadcast(const at::Tensor& source, at::TensorList destinations) override;
   void reduce_add(at::TensorList inputs, const at::Tensor& destination) override;
+  void all_reduce(at::TensorList inputs, at::TensorList outputs, Reduction reduction) override;
+  void reduce_scatter(at::TensorList inputs, at::TensorList outputs, Reduction reduction) override;
+  void all_gather(at::TensorList inputs, at::TensorList outputs) override;
   CollectiveCounters counters() const override;
   void reset_counters() override;
 

@@ -10,32 +10,15 @@
 
 #include "testing/device_sets.h"
 #include "testing/matchers.h"
-#include "testing/random.h"
+#include "testing/summands.h"
 
 namespace lockstep::comm {
 namespace {
 
 using ::lockstep::testing::BitwiseEqual;
 using ::lockstep::testing::DeviceSet;
-using ::lockstep::testing::random_tensor;
-
-// The sum by LibTorch's own additions on the CPU, one after another.
-at::Tensor successive_sum(const std::vector<at::Tensor>& inputs) {
-  at::Tensor sum = inputs[0].cpu().clone();
-  for (size_t i = 1; i < inputs.size(); ++i) {
-    sum = sum + inputs[i].cpu();
-  }
-  return sum;
-}
-
-std::vector<at::Tensor> random_inputs(const DeviceSet& set, at::IntArrayRef sizes,
-                                      at::ScalarType dtype) {
-  std::vector<at::Tensor> inputs;
-  for (const c10::Device device : set.devices) {
-    inputs.push_back(random_tensor(sizes, inputs.size() + 1, dtype).to(device));
-  }
-  return inputs;
-}
+using ::lockstep::testing::random_on_each;
+using ::lockstep::testing::successive_sum;
 
 class DeviceCollectivesTest : public ::testing::TestWithParam<DeviceSet> {};
 LOCKSTEP_INSTANTIATE_DEVICE_SETS(DeviceCollectivesTest);
@@ -44,7 +27,7 @@ TEST_P(DeviceCollectivesTest, SumsInListOrderRoundingEachPartialSum) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
                                      at::kComplexFloat, at::kInt, at::kChar, at::kBool}) {
     for (const int64_t count : {0, 1, 15, 16, 17, 2048, 5003, 70001}) {
-      const std::vector<at::Tensor> inputs = random_inputs(GetParam(), {count}, dtype);
+      const std::vector<at::Tensor> inputs = random_on_each(GetParam().devices, {count}, dtype);
       const at::Tensor sum = at::empty_like(inputs[0]);
       GetParam().collectives->reduce_add(inputs, sum);
       GetParam().sync();
@@ -54,7 +37,7 @@ TEST_P(DeviceCollectivesTest, SumsInListOrderRoundingEachPartialSum) {
 }
 
 TEST_P(DeviceCollectivesTest, SumsTensorsWhoseStridesDiffer) {
-  std::vector<at::Tensor> inputs = random_inputs(GetParam(), {3, 4}, at::kFloat);
+  std::vector<at::Tensor> inputs = random_on_each(GetParam().devices, {3, 4}, at::kFloat);
   inputs.back() = inputs.back().t().contiguous().t();
   const at::Tensor sum = at::empty_strided({3, 4}, {1, 3}, inputs[0].options());
   GetParam().collectives->reduce_add(inputs, sum);
@@ -63,7 +46,7 @@ TEST_P(DeviceCollectivesTest, SumsTensorsWhoseStridesDiffer) {
 }
 
 TEST_P(DeviceCollectivesTest, LeavesInputsAloneAndRaisesTheVersionOfTheDestination) {
-  const std::vector<at::Tensor> inputs = random_inputs(GetParam(), {5}, at::kFloat);
+  const std::vector<at::Tensor> inputs = random_on_each(GetParam().devices, {5}, at::kFloat);
   std::vector<at::Tensor> before;
   for (const at::Tensor& input : inputs) {
     before.push_back(input.clone());
@@ -82,7 +65,7 @@ TEST_P(DeviceCollectivesTest, LeavesInputsAloneAndRaisesTheVersionOfTheDestinati
 TEST_P(DeviceCollectivesTest, CountsCallsMessagesAndBytes) {
   DeviceCollectives& engine = *GetParam().collectives;
   const int64_t n = static_cast<int64_t>(GetParam().devices.size());
-  const std::vector<at::Tensor> tensors = random_inputs(GetParam(), {6}, at::kFloat);
+  const std::vector<at::Tensor> tensors = random_on_each(GetParam().devices, {6}, at::kFloat);
   const at::Tensor extra = at::zeros({6}, tensors[0].options());
   engine.reset_counters();
   engine.copy(tensors[0], extra);
@@ -100,7 +83,7 @@ TEST_P(DeviceCollectivesTest, CountsCallsMessagesAndBytes) {
 }
 
 TEST_P(DeviceCollectivesTest, RecordsNoGradientHistory) {
-  std::vector<at::Tensor> inputs = random_inputs(GetParam(), {3}, at::kFloat);
+  std::vector<at::Tensor> inputs = random_on_each(GetParam().devices, {3}, at::kFloat);
   for (at::Tensor& input : inputs) {
     input.requires_grad_();
   }

@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -88,10 +89,6 @@ std::vector<at::Tensor> sum_in_place(Rows inputs, const CoalesceGroup& group,
 std::vector<at::Tensor> sum_packed(Rows inputs, const CoalesceGroup& group,
                                    const std::vector<at::Tensor>& like, c10::Device destination,
                                    DeviceCollectives& collectives) {
-  if (like.size() == 1 && inputs.size() > 1) {  // nothing to pack
-    const size_t t = static_cast<size_t>(group.indices[0]);
-    return {internal::sum_fresh(defined_column(inputs, t), destination, collectives)};
-  }
   std::vector<at::Tensor> flats;
   for (const std::vector<at::Tensor>& row : inputs) {
     flats.push_back(internal::flatten(internal::members_of(group, row), like));
@@ -133,15 +130,24 @@ std::vector<at::Tensor> reduce_add_coalesced(c10::ArrayRef<std::vector<at::Tenso
   const at::NoGradGuard no_grad;
   DeviceCollectives& collectives = internal::choose_collectives(options.collectives, home, places);
   std::vector<at::Tensor> sums(width);
-  for (const CoalesceGroup& group : coalesce_groups(groupable, options.buffer_bytes)) {
+  std::vector<ReduceAddCall> unpacked;
+  for (const CoalesceGroup& group :
+       coalesce_groups(groupable, options.buffer_bytes, collectives.unpacked_bytes())) {
     const std::vector<at::Tensor> like = internal::members_of(group, groupable);
     const bool local = home.is_cpu() && common_device(inputs, group) == home;
+    if (!local && like.size() == 1 && inputs.size() > 1) {
+      const size_t t = static_cast<size_t>(group.indices[0]);
+      sums[t] = at::empty_like(like[0], like[0].options().device(home), at::MemoryFormat::Preserve);
+      unpacked.push_back({defined_column(inputs, t), sums[t]});
+      continue;
+    }
     std::vector<at::Tensor> group_sums = local ? sum_in_place(inputs, group, like)
                                                : sum_packed(inputs, group, like, home, collectives);
     for (size_t m = 0; m < group_sums.size(); ++m) {
       sums[static_cast<size_t>(group.indices[m])] = std::move(group_sums[m]);
     }
   }
+  collectives.reduce_add_grouped(unpacked);
   for (const size_t t : alone) {
     const std::vector<at::Tensor> column = defined_column(inputs, t);
     if (!column.empty()) {

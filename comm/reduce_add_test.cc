@@ -7,14 +7,15 @@
 
 #include "testing/device_sets.h"
 #include "testing/matchers.h"
-#include "testing/random.h"
+#include "testing/summands.h"
 
 namespace lockstep::comm {
 namespace {
 
 using ::lockstep::testing::BitwiseEqual;
 using ::lockstep::testing::DeviceSet;
-using ::lockstep::testing::random_tensor;
+using ::lockstep::testing::random_on_each;
+using ::lockstep::testing::successive_sum;
 using ::lockstep::testing::ThrowsError;
 
 const c10::Device kCpu(c10::kCPU);
@@ -22,18 +23,7 @@ const c10::Device kCpu(c10::kCPU);
 class ReduceAddTest : public ::testing::TestWithParam<DeviceSet> {
  protected:
   std::vector<at::Tensor> inputs(at::IntArrayRef sizes) const {
-    std::vector<at::Tensor> inputs;
-    for (const c10::Device device : GetParam().devices) {
-      inputs.push_back(random_tensor(sizes, inputs.size() + 1).to(device));
-    }
-    return inputs;
-  }
-  static at::Tensor successive_sum(const std::vector<at::Tensor>& inputs) {
-    at::Tensor sum = inputs[0].cpu().clone();
-    for (size_t i = 1; i < inputs.size(); ++i) {
-      sum = sum + inputs[i].cpu();
-    }
-    return sum;
+    return random_on_each(GetParam().devices, sizes, at::kDouble);
   }
   at::Tensor run(const std::vector<at::Tensor>& inputs) const {
     GetParam().collectives->reset_counters();

@@ -9,10 +9,13 @@
 
 #include <functional>
 
+#include "comm/all_gather.h"
+#include "comm/all_reduce.h"
 #include "comm/broadcast.h"
 #include "comm/gather.h"
 #include "comm/reduce_add.h"
 #include "comm/reduce_add_coalesced.h"
+#include "comm/reduce_scatter.h"
 #include "comm/scatter.h"
 #include "testing/matchers.h"
 #include "testing/random.h"
@@ -42,6 +45,13 @@ Tensors flat(const std::vector<Tensors>& rows) {
 class SideStreamsTest : public ::testing::TestWithParam<DeviceSet> {
  protected:
   const std::vector<c10::Device>& devices() const { return GetParam().devices; }
+  BroadcastOptions engine() const { return {GetParam().collectives}; }
+  ReduceAddOptions sums() const { return {GetParam().collectives}; }
+  CoalesceOptions coalesce() const {
+    CoalesceOptions options;
+    options.collectives = GetParam().collectives;
+    return options;
+  }
 
   static at::Tensor values(uint64_t seed) { return random_tensor({12, 5}, seed, at::kFloat); }
   // One tensor per device, made on the device's current stream.
@@ -109,19 +119,21 @@ class SideStreamsTest : public ::testing::TestWithParam<DeviceSet> {
 LOCKSTEP_INSTANTIATE_DEVICE_SETS_WITH_STREAMS(SideStreamsTest);
 
 TEST_P(SideStreamsTest, Broadcast) {
-  expect_ordered([&](const Tensors& inputs) { return broadcast(inputs[0], devices()); },
+  expect_ordered([&](const Tensors& inputs) { return broadcast(inputs[0], devices(), engine()); },
                  [&](const Tensors& inputs) { return first_for_all(inputs); });
 }
 
 TEST_P(SideStreamsTest, BroadcastOut) {
-  expect_ordered([&](const Tensors& inputs) { return broadcast_out(inputs[0], empty_each()); },
-                 [&](const Tensors& inputs) { return first_for_all(inputs); });
+  expect_ordered(
+      [&](const Tensors& inputs) { return broadcast_out(inputs[0], empty_each(), engine()); },
+      [&](const Tensors& inputs) { return first_for_all(inputs); });
 }
 
 TEST_P(SideStreamsTest, BroadcastCoalesced) {
   expect_ordered(
       [&](const Tensors& inputs) {
-        return flat(broadcast_coalesced({inputs[0], inputs[0].narrow(0, 2, 3)}, devices()));
+        return flat(
+            broadcast_coalesced({inputs[0], inputs[0].narrow(0, 2, 3)}, devices(), coalesce()));
       },
       [&](const Tensors& inputs) {
         return flat({devices().size(), Tensors{inputs[0], inputs[0].narrow(0, 2, 3)}});
@@ -135,7 +147,7 @@ TEST_P(SideStreamsTest, BroadcastCoalescedOut) {
         for (const at::Tensor& copy : empty_each()) {
           rows.push_back({copy, at::empty_like(copy)});
         }
-        broadcast_coalesced_out({inputs[0], inputs[0]}, rows);
+        broadcast_coalesced_out({inputs[0], inputs[0]}, rows, coalesce());
         return flat(rows);
       },
       [&](const Tensors& inputs) {
@@ -145,12 +157,15 @@ TEST_P(SideStreamsTest, BroadcastCoalescedOut) {
 
 TEST_P(SideStreamsTest, ReduceAdd) {
   expect_ordered(
-      [&](const Tensors& inputs) { return Tensors{reduce_add(inputs, devices().back())}; }, sum);
+      [&](const Tensors& inputs) { return Tensors{reduce_add(inputs, devices().back(), sums())}; },
+      sum);
 }
 
 TEST_P(SideStreamsTest, ReduceAddOut) {
   expect_ordered(
-      [&](const Tensors& inputs) { return Tensors{reduce_add_out(inputs, empty_each().back())}; },
+      [&](const Tensors& inputs) {
+        return Tensors{reduce_add_out(inputs, empty_each().back(), sums())};
+      },
       sum);
 }
 
@@ -161,11 +176,34 @@ TEST_P(SideStreamsTest, ReduceAddCoalesced) {
         for (const at::Tensor& input : inputs) {
           rows.push_back({input, input});
         }
-        return reduce_add_coalesced(rows, devices()[0]);
+        return reduce_add_coalesced(rows, devices()[0], coalesce());
       },
       [&](const Tensors& inputs) {
         return flat({2, sum(inputs)});
       });
+}
+
+TEST_P(SideStreamsTest, AllReduce) {
+  expect_ordered(
+      [&](const Tensors& inputs) {
+        return all_reduce(inputs, {Reduction::kSum, GetParam().collectives});
+      },
+      [&](const Tensors& inputs) { return first_for_all(sum(inputs)); });
+}
+
+TEST_P(SideStreamsTest, ReduceScatter) {
+  const int64_t k = static_cast<int64_t>(devices().size());
+  expect_ordered(
+      [&](const Tensors& inputs) {
+        return reduce_scatter(inputs, {Reduction::kSum, GetParam().collectives});
+      },
+      [&](const Tensors& inputs) { return sum(inputs)[0].chunk(k); });
+}
+
+TEST_P(SideStreamsTest, AllGather) {
+  expect_ordered(
+      [&](const Tensors& inputs) { return all_gather(inputs, {GetParam().collectives}); },
+      [&](const Tensors& inputs) { return first_for_all({at::cat(inputs)}); });
 }
 
 TEST_P(SideStreamsTest, Scatter) {
@@ -210,8 +248,8 @@ TEST_P(SideStreamsTest, SparseTensors) {
   for (const at::Tensor& dense : one_each(1)) {
     sparse.push_back(dense.to_sparse());
   }
-  const Tensors copies = broadcast(sparse[0], devices());
-  const at::Tensor total = reduce_add(sparse, devices().back());
+  const Tensors copies = broadcast(sparse[0], devices(), engine());
+  const at::Tensor total = reduce_add(sparse, devices().back(), sums());
   for (const at::Tensor& copy : copies) {
     EXPECT_THAT(copy.to_dense(), BitwiseEqual(values(1)));
   }
@@ -244,11 +282,11 @@ TEST_P(SideStreamsTest, MemoryOfEarlierCallsIsReusedInOrder) {
   const c10::MultiStreamGuard current(sides);
   for (int64_t step = 0; step < 8; ++step) {
     const Tensors pieces = scatter(values(1).to(devices()[0]), devices());
-    Tensors sums;
-    for (const at::Tensor& copy : broadcast(pieces[0], devices())) {
-      sums.push_back(copy * 2);
+    Tensors products;
+    for (const at::Tensor& copy : broadcast(pieces[0], devices(), engine())) {
+      products.push_back(copy * 2);
     }
-    EXPECT_THAT(reduce_add(sums, devices()[0]),
+    EXPECT_THAT(reduce_add(products, devices()[0], sums()),
                 BitwiseEqual(pieces[0] * 2 * static_cast<double>(devices().size())));
   }
 }

@@ -29,8 +29,9 @@ struct DeviceSet {
 };
 
 // cpu1, cpu2, cpu3, cpu4: the CPU listed that often, as logical replicas; sim2, sim3, sim4: so many
-// simulated devices (simdev/), which exist while tests run. After each test a synchronisation fault
-// that it did not take fails it.
+// simulated devices (simdev/), which exist while tests run; nccl2, nccl3: the same devices, connected
+// by NcclCollectives with a fake of NCCL (fake_nccl/) below. After each test a synchronisation fault
+// or a broken rule of NCCL that it did not take fails it.
 // Threads: safe.
 std::vector<DeviceSet> all_device_sets();
 

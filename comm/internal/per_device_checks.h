@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// per_device_checks: what all_reduce, reduce_scatter and all_gather ask of one tensor per device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <vector>
+
+#include "comm/device_collectives.h"
+
+namespace lockstep::comm::internal {
+
+// Throws, naming the index, unless the inputs are dense and equal in size and dtype.
+void check_inputs_alike(const char* op, at::TensorList inputs);
+
+// Throws unless `reduction` is defined for the dtype.
+void check_reduction(const char* op, Reduction reduction, at::ScalarType dtype);
+
+// Returns `given`, or the default engine for the devices of the tensors.
+DeviceCollectives& choose_collectives(DeviceCollectives* given, at::TensorList tensors);
+
+}  // namespace lockstep::comm::internal
