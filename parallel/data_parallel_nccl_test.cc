@@ -98,10 +98,14 @@ TEST(DataParallelNcclTest, StaysWithinRoundingOfCopiesWhenSumsRunInARing) {
 TEST(DataParallelNcclTest, AStepIsOneBroadcastAndOneSumForEachBucket) {
   comm::NcclCollectives nccl(simulated_nccl());
   ResNet net = network();
-  const DataParallel parallel(net, devices(3), over(nccl));
-  long long bytes = 0;
+  DataParallel parallel(net, devices(3), over(nccl));
+  long long parameter_bytes = 0;
   for (const at::Tensor& parameter : net->parameters()) {
-    bytes += static_cast<long long>(parameter.nbytes());
+    parameter_bytes += static_cast<long long>(parameter.nbytes());
+  }
+  long long buffer_bytes = 0;  // statistics in float, and counts of batches in int64
+  for (const at::Tensor& buffer : net->buffers()) {
+    buffer_bytes += static_cast<long long>(buffer.nbytes());
   }
   const auto step = [&] { parallel.forward(batch(0)).pow(2).mean().backward(); };
   step();  // makes the communicators, and sends what only the first step sends
@@ -114,10 +118,10 @@ TEST(DataParallelNcclTest, AStepIsOneBroadcastAndOneSumForEachBucket) {
   fake_nccl::reset_counters();
   step();
   const FakeNcclCounters counters = fake_nccl::counters();
-  EXPECT_EQ(counters.groups, 2);
-  EXPECT_EQ(counters.calls, 2 * 3);
-  EXPECT_EQ(counters.kernels, 2 * 3);
-  EXPECT_EQ(counters.bytes_sent, 2 * 2 * bytes);
+  EXPECT_EQ(counters.groups, 3) << "floats, int64, gradients";
+  EXPECT_EQ(counters.calls, 3 * 3);
+  EXPECT_EQ(counters.kernels, 3 * 3);
+  EXPECT_EQ(counters.bytes_sent, 2 * (2 * parameter_bytes + buffer_bytes));
   EXPECT_EQ(counters.comms_made, 0);
 }
 
