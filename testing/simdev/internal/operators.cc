@@ -4,6 +4,8 @@
 #include <c10/core/DispatchKey.h>
 #include <torch/library.h>
 
+#include <deque>
+
 #include "testing/simdev/internal/autocast.h"
 #include "testing/simdev/internal/copy_kernels.h"
 #include "testing/simdev/internal/fallback.h"
@@ -18,7 +20,8 @@ namespace {
 
 // Lives as long as the process, and so do its registrations.
 torch::Library& library(const char* name, c10::DispatchKey key) {
-  return *new torch::Library(torch::Library::IMPL, name, key, __FILE__, __LINE__);
+  static auto* const libraries = new std::deque<torch::Library>();
+  return libraries->emplace_back(torch::Library::IMPL, name, key, __FILE__, __LINE__);
 }
 
 // Otherwise these keys resolve the lazy bits by a clone, which copies, which comes here again.
