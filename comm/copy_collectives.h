@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // copy_collectives: the engine that needs nothing but LibTorch: tensor copies and additions. It
-// runs on every device type and is the default; see device_collectives.h for the interface.
+// runs on every device type and is the default where NCCL is not; see device_collectives.h for the
+// interface.
 //   lockstep::comm::CopyCollectives engine;
 //   options.collectives = &engine;  // own counters, say for a test
 #pragma once

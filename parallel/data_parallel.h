@@ -102,7 +102,8 @@ class DataParallel {
   // at most one, larger first, runs chunk i on replica i, all at the same time, and joins the
   // outputs in order. A single chunk, an empty batch and a call without inputs run on the module
   // itself, on devices[0]. With several devices a chunk has memory of its own: forward may write to
-  // it, and the caller's batch stays as it is. Layers that look at their batch (BatchNorm in training) see their chunk.
+  // it, and the caller's batch stays as it is. Layers that look at their batch (BatchNorm in
+  // training) see their chunk.
   // Shapes:  inputs[j] [..., N, ...] -> [..., N', ...]; scalar outputs give a vector with one entry
   //          per replica, and a warning.
   // Devices: inputs anywhere; the output on options.output_device, else devices[0].

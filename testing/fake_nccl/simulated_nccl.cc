@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <sstream>
 
 #include "testing/simdev/checker.h"
@@ -129,10 +130,19 @@ class RuleListener final : public ::testing::EmptyTestEventListener {
 }  // namespace
 
 std::string library_path() {
-  const std::string given = variable("LOCKSTEP_FAKE_NCCL");
-  return given.empty() ? variable("TEST_SRCDIR") + "/" + variable("TEST_WORKSPACE") +
-                             "/testing/fake_nccl/libfake_nccl.so"
-                       : given;
+  std::string path = variable("LOCKSTEP_FAKE_NCCL");
+  if (!path.empty()) {
+    return path;
+  }
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  // Where `bazel test` and `bazel run` put it, here and in a workspace that depends on this one.
+  for (const std::string& root : {variable("TEST_SRCDIR"), program + ".runfiles"}) {
+    path = root + "/lockstep/testing/fake_nccl/libfake_nccl.so";
+    if (std::filesystem::exists(path)) {
+      break;
+    }
+  }
+  return path;
 }
 
 const comm::nccl::NcclApi& simulated_nccl() { return *loaded().api; }

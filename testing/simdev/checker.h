@@ -22,11 +22,14 @@ enum class OnFault {
   kCollect,  // the operation goes on; take_reports() returns the message
 };
 
+// Modes and reports are the process's; all of these are safe to call from any thread. A mode stays
+// until it is set again, also into the next test.
 void set_checking(bool on);
 bool checking();
 void set_on_fault(OnFault what);
 
-// The faults since the last call, oldest first, thrown or not, and forgets them.
+// The faults since the last call, oldest first, thrown or not, and forgets them. A test that catches
+// a RaceError takes its report too, or fails at its end; finds_fault() does both.
 std::vector<std::string> take_reports();
 
 // Waits for all devices from the host and forgets pending faults and the history of accesses, so

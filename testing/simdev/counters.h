@@ -19,11 +19,14 @@ struct Counters {
   int64_t events_recorded = 0, event_waits = 0, host_syncs = 0;
 };
 
+// Kernels of native_launch.h count too, here and below.
+// Throws: c10::Error if there is no such device. Threads: all of these are safe.
 Counters counters(int device);
-// Sets all but live_bytes to zero, and peak_bytes to live_bytes.
+// Of all devices: sets all but live_bytes to zero, and peak_bytes to live_bytes.
 void reset_counters();
 
-// How often each operator ("aten::add.Tensor") ran on the devices since count_operators(true).
+// How often each operator ("aten::add.Tensor") ran on the devices since count_operators(true), which
+// begins anew.
 void count_operators(bool on);
 std::map<std::string, int64_t> operator_counts();
 

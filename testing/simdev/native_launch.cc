@@ -96,6 +96,10 @@ void native_launch(const c10::Stream& stream, const char* name,
 }
 
 void native_order(const c10::Stream& earlier, const c10::Stream& later) {
+  for (const c10::Stream& stream : {earlier, later}) {
+    TORCH_CHECK(stream.device_type() == c10::DeviceType::PrivateUse1,
+                "[native_order] expected streams of simulated devices, got ", stream);
+  }
   internal::order_streams(internal::stream_number(earlier), internal::stream_number(later));
 }
 

@@ -116,6 +116,13 @@ TEST(NativeLaunchTest, RefusesWhatIsNoMemoryOfADevice) {
       ThrowsError("expected a stream of a simulated device"));
 }
 
+TEST(NativeOrderTest, RefusesStreamsOfSomethingElse) {
+  const c10::Stream host(c10::Stream::DEFAULT, c10::Device(c10::kCPU));
+  const c10::Stream ours = guard().getStream(device(0));
+  EXPECT_THAT([&] { native_order(host, ours); }, ThrowsError("expected streams of simulated"));
+  EXPECT_THAT([&] { native_order(ours, host); }, ThrowsError("expected streams of simulated"));
+}
+
 TEST(NativeOrderTest, OrdersWithoutAnEvent) {
   const at::Tensor tensor = at::ones({4}, device(1));
   const c10::Stream other = side_stream(2);

@@ -20,8 +20,9 @@ struct Options {
 // Registers the devices with LibTorch as "simdev". Call it once, at the start of main() or of the
 // first test, before the first backward of the process: LibTorch fixes the number of its autograd
 // threads then. Linking the library without this call changes nothing.
-// Throws: c10::Error for a second call with other options, a count out of range, or if another
-//   PrivateUse1 backend is registered.
+// A second call with the same options does nothing.
+// Throws: c10::Error for a second call with other options, a count out of range, no memory, an
+//   address space that cannot be reserved, or if another PrivateUse1 backend is registered.
 // Threads: not safe; no other thread may use LibTorch meanwhile.
 void initialize(const Options& options = {});
 
