@@ -17,19 +17,12 @@ namespace lockstep::comm {
 namespace {
 
 using ::lockstep::fake_nccl::simulated_nccl;
+using ::lockstep::simdev::first_devices;
 using ::lockstep::testing::BitwiseEqual;
 using ::lockstep::testing::random_on_each;
 using ::lockstep::testing::successive_sum;
 
 const bool kDevicesInUse = fake_nccl::use_in_tests({/*devices=*/4});
-
-std::vector<c10::Device> devices(int count) {
-  std::vector<c10::Device> devices;
-  for (int i = 0; i < count; ++i) {
-    devices.push_back(simdev::device(i));
-  }
-  return devices;
-}
 
 struct NcclWork {
   long long calls;
@@ -63,7 +56,7 @@ class NcclCollectivesTest : public ::testing::Test {
 
 TEST_F(NcclCollectivesTest, EachCallIsOneGroupWithOneKernelOnEachDevice) {
   for (const int n : {2, 3, 4}) {
-    const std::vector<at::Tensor> x = random_on_each(devices(n), {n, 5});
+    const std::vector<at::Tensor> x = random_on_each(first_devices(n), {n, 5});
     const long long bytes = 20LL * n;
     engine_.broadcast(x[0], at::TensorList(x).slice(1));
     EXPECT_EQ(take_nccl_work(), (NcclWork{n, n, 1, (n - 1) * bytes}));
@@ -98,7 +91,7 @@ TEST_F(NcclCollectivesTest, SumsOfDtypesThatNcclKnowsAreItsOwn) {
   for (const at::ScalarType dtype :
        {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kComplexFloat, at::kComplexDouble,
         at::kChar, at::kByte, at::kInt, at::kLong, at::kBool}) {
-    const std::vector<at::Tensor> x = random_on_each(devices(3), {9}, dtype);
+    const std::vector<at::Tensor> x = random_on_each(first_devices(3), {9}, dtype);
     const at::Tensor sum = at::empty_like(x[2]);
     engine_.reduce_add(x, sum);
     EXPECT_THAT(sum, BitwiseEqual(successive_sum(x))) << dtype;
@@ -108,7 +101,7 @@ TEST_F(NcclCollectivesTest, SumsOfDtypesThatNcclKnowsAreItsOwn) {
 
 TEST_F(NcclCollectivesTest, BoolSumsAreALogicalOr) {
   std::vector<at::Tensor> x;
-  for (const c10::Device device : devices(3)) {
+  for (const c10::Device device : first_devices(3)) {
     x.push_back(at::ones({4}, at::device(device).dtype(at::kBool)));
   }
   const at::Tensor sum = at::empty_like(x[0]);
@@ -117,7 +110,7 @@ TEST_F(NcclCollectivesTest, BoolSumsAreALogicalOr) {
 }
 
 TEST_F(NcclCollectivesTest, MemoryFormatsWithoutGapsTravelAsTheyAre) {
-  std::vector<at::Tensor> x = random_on_each(devices(2), {2, 3, 4, 4});
+  std::vector<at::Tensor> x = random_on_each(first_devices(2), {2, 3, 4, 4});
   for (at::Tensor& tensor : x) {
     tensor = tensor.contiguous(at::MemoryFormat::ChannelsLast);
   }
@@ -128,14 +121,14 @@ TEST_F(NcclCollectivesTest, MemoryFormatsWithoutGapsTravelAsTheyAre) {
 }
 
 TEST_F(NcclCollectivesTest, VersionsOfWhatIsWrittenRise) {
-  const std::vector<at::Tensor> x = random_on_each(devices(2), {3});
+  const std::vector<at::Tensor> x = random_on_each(first_devices(2), {3});
   engine_.broadcast(x[0], x[1]);
   EXPECT_EQ(x[0]._version(), 0);
   EXPECT_EQ(x[1]._version(), 1);
 }
 
 TEST_F(NcclCollectivesTest, CountsNcclsCallsAndAllMessages) {
-  const std::vector<at::Tensor> x = random_on_each(devices(3), {5});
+  const std::vector<at::Tensor> x = random_on_each(first_devices(3), {5});
   engine_.broadcast(x[0], at::TensorList(x).slice(1));
   engine_.copy(x[0], x[1]);
   EXPECT_EQ(engine_.nccl_calls(), 1);
@@ -150,8 +143,8 @@ TEST_F(NcclCollectivesTest, CountsNcclsCallsAndAllMessages) {
 // --- several calls at once -------------------------------------------------------------------
 
 TEST_F(NcclCollectivesTest, GroupedCallsAreOneLaunch) {
-  const std::vector<at::Tensor> x = random_on_each(devices(3), {4});
-  const std::vector<at::Tensor> y = random_on_each(devices(3), {6}, at::kLong);
+  const std::vector<at::Tensor> x = random_on_each(first_devices(3), {4});
+  const std::vector<at::Tensor> y = random_on_each(first_devices(3), {6}, at::kLong);
   engine_.broadcast_grouped({{x[0], {x[1], x[2]}}, {y[0], {y[1], y[2]}}});
   EXPECT_EQ(take_nccl_work(), (NcclWork{6, 3, 1, 2 * (16 + 48)}));
   EXPECT_THAT(x[2], BitwiseEqual(x[0].cpu()));
@@ -166,9 +159,9 @@ TEST_F(NcclCollectivesTest, GroupedCallsAreOneLaunch) {
 }
 
 TEST_F(NcclCollectivesTest, GroupedCallsOnOtherDevicesAreLaunchedApartAndTheRestIsCopied) {
-  const std::vector<at::Tensor> x = random_on_each(devices(3), {4});
-  const std::vector<at::Tensor> y = random_on_each(devices(2), {5});
-  const std::vector<at::Tensor> z = random_on_each(devices(2), {6});
+  const std::vector<at::Tensor> x = random_on_each(first_devices(3), {4});
+  const std::vector<at::Tensor> y = random_on_each(first_devices(2), {5});
+  const std::vector<at::Tensor> z = random_on_each(first_devices(2), {6});
   const at::Tensor on_host = at::zeros({4});
   engine_.broadcast_grouped(
       {{x[0], {x[1], x[2]}}, {x[0], {on_host}}, {y[0], {y[1]}}, {z[0], {z[1]}}});
@@ -186,8 +179,8 @@ TEST_F(NcclCollectivesTest, CoalescedVerbsPackSmallTensorsAndLaunchLargeOnesToge
   std::vector<std::vector<at::Tensor>> rows(3);
   long long bytes = 0;
   for (const int64_t count : {3, 5, 7}) {
-    const std::vector<at::Tensor> small = random_on_each(devices(3), {count});
-    const std::vector<at::Tensor> big = random_on_each(devices(3), {large + count - 3});
+    const std::vector<at::Tensor> small = random_on_each(first_devices(3), {count});
+    const std::vector<at::Tensor> big = random_on_each(first_devices(3), {large + count - 3});
     for (size_t row = 0; row < 3; ++row) {
       rows[row].push_back(small[row]);
       if (count > 3) {
@@ -198,9 +191,9 @@ TEST_F(NcclCollectivesTest, CoalescedVerbsPackSmallTensorsAndLaunchLargeOnesToge
   }
   CoalesceOptions options;
   options.collectives = &engine_;
-  broadcast_coalesced(rows[0], devices(3), options);
+  broadcast_coalesced(rows[0], first_devices(3), options);
   EXPECT_EQ(take_nccl_work(), (NcclWork{9, 6, 2, 2 * bytes}));
-  const std::vector<at::Tensor> sums = reduce_add_coalesced(rows, devices(3)[1], options);
+  const std::vector<at::Tensor> sums = reduce_add_coalesced(rows, first_devices(3)[1], options);
   EXPECT_EQ(take_nccl_work(), (NcclWork{9, 6, 2, 2 * bytes}));
   for (size_t t = 0; t < sums.size(); ++t) {
     EXPECT_THAT(sums[t], BitwiseEqual(successive_sum({rows[0][t], rows[1][t], rows[2][t]}))) << t;
@@ -235,13 +228,13 @@ TEST_F(NcclCollectivesTest, CopiesWhereADeviceIsListedTwice) {
 }
 
 TEST_F(NcclCollectivesTest, CopiesBetweenLayoutsAndAcrossGaps) {
-  const std::vector<at::Tensor> x = random_on_each(devices(2), {4, 4});
+  const std::vector<at::Tensor> x = random_on_each(first_devices(2), {4, 4});
   expect_copied(engine_, x[0], {x[1].t()});
   expect_copied(engine_, x[0].slice(1, 0, 4, 2), {x[1].slice(1, 0, 4, 2)});
 }
 
 TEST_F(NcclCollectivesTest, CopiesWhatReadsOtherThanItLies) {
-  const std::vector<at::Tensor> x = random_on_each(devices(2), {3}, at::kComplexFloat);
+  const std::vector<at::Tensor> x = random_on_each(first_devices(2), {3}, at::kComplexFloat);
   expect_copied(engine_, x[0].conj(), {x[1]});
 }
 
@@ -253,16 +246,16 @@ TEST_F(NcclCollectivesTest, CopiesToAndFromTheHostAndWithinOneDevice) {
 }
 
 TEST_F(NcclCollectivesTest, CopiesNothingWhereThereIsNothing) {
-  const std::vector<at::Tensor> x = random_on_each(devices(2), {0, 3});
+  const std::vector<at::Tensor> x = random_on_each(first_devices(2), {0, 3});
   expect_copied(engine_, x[0], {x[1]});
 }
 
 TEST_F(NcclCollectivesTest, CopiesSumsThatNcclCannotAddOrBringHome) {
-  const std::vector<at::Tensor> shorts = random_on_each(devices(2), {5}, at::kShort);
+  const std::vector<at::Tensor> shorts = random_on_each(first_devices(2), {5}, at::kShort);
   const at::Tensor sum = at::empty_like(shorts[1]);
   engine_.reduce_add(shorts, sum);
   EXPECT_THAT(sum, BitwiseEqual(successive_sum(shorts)));
-  const std::vector<at::Tensor> x = random_on_each(devices(2), {5});
+  const std::vector<at::Tensor> x = random_on_each(first_devices(2), {5});
   const at::Tensor elsewhere = at::empty_like(x[0], x[0].options().device(simdev::device(3)));
   engine_.reduce_add(x, elsewhere);
   EXPECT_THAT(elsewhere, BitwiseEqual(successive_sum(x)));

@@ -17,18 +17,11 @@ namespace lockstep::parallel {
 namespace {
 
 using ::lockstep::fake_nccl::simulated_nccl;
+using ::lockstep::simdev::first_devices;
 using ::lockstep::testing::BitwiseEqual;
 using ::lockstep::testing::random_tensor;
 
 const bool kDevicesInUse = fake_nccl::use_in_tests({/*devices=*/8});
-
-std::vector<c10::Device> devices(int count) {
-  std::vector<c10::Device> devices;
-  for (int i = 0; i < count; ++i) {
-    devices.push_back(simdev::device(i));
-  }
-  return devices;
-}
 
 ResNet network() {
   at::manual_seed(1);
@@ -50,7 +43,7 @@ DataParallelOptions over(comm::DeviceCollectives& engine) {
 // Parameters, buffers and losses after three steps.
 std::vector<at::Tensor> train(int count, comm::DeviceCollectives& engine) {
   ResNet net = network();
-  DataParallel parallel(net, devices(count), over(engine));
+  DataParallel parallel(net, first_devices(count), over(engine));
   torch::optim::SGD optimizer(parallel.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   std::vector<at::Tensor> results;
   for (int step = 0; step < 3; ++step) {
@@ -98,7 +91,7 @@ TEST(DataParallelNcclTest, StaysWithinRoundingOfCopiesWhenSumsRunInARing) {
 TEST(DataParallelNcclTest, AStepIsOneBroadcastAndOneSumForEachBucket) {
   comm::NcclCollectives nccl(simulated_nccl());
   ResNet net = network();
-  DataParallel parallel(net, devices(3), over(nccl));
+  DataParallel parallel(net, first_devices(3), over(nccl));
   long long parameter_bytes = 0;
   for (const at::Tensor& parameter : net->parameters()) {
     parameter_bytes += static_cast<long long>(parameter.nbytes());

@@ -30,16 +30,8 @@ using ::testing::StartsWith;
 
 const bool kDevicesInUse = simdev::use_in_tests();
 
-std::vector<c10::Device> devices(const std::vector<int>& indices) {
-  std::vector<c10::Device> result;
-  for (int index : indices) {
-    result.push_back(simdev::device(index));
-  }
-  return result;
-}
-
 std::shared_ptr<NcclCommunicator> get(const std::vector<int>& indices) {
-  return communicator_for(scripted_nccl(), devices(indices));
+  return communicator_for(scripted_nccl(), simdev::devices(indices));
 }
 
 class CommunicatorForTest : public ::testing::Test {
@@ -59,7 +51,7 @@ TEST_F(CommunicatorForTest, MakesOneForEachOrderedListAndTable) {
   EXPECT_NE(get({0}), first);
   EXPECT_EQ(live_nccl_ranks(), 5);
   const NcclApi other_table = scripted_nccl();
-  const auto other = communicator_for(other_table, devices({0, 1}));
+  const auto other = communicator_for(other_table, simdev::devices({0, 1}));
   EXPECT_NE(other, first);
   close_communicators();
   EXPECT_FALSE(first->is_open());

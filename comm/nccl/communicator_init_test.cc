@@ -30,14 +30,6 @@ using ::testing::StartsWith;
 
 const bool kDevicesInUse = simdev::use_in_tests();
 
-std::vector<c10::Device> devices(const std::vector<int>& indices) {
-  std::vector<c10::Device> result;
-  for (int index : indices) {
-    result.push_back(simdev::device(index));
-  }
-  return result;
-}
-
 CommunicatorOptions patience(int milliseconds) {
   CommunicatorOptions options;
   options.timeout = std::chrono::milliseconds(milliseconds);
@@ -49,7 +41,7 @@ template <class Error>
 Error failure(const NcclScript& script, const std::vector<int>& indices, int milliseconds = 60000) {
   set_nccl_script(script);
   try {
-    const NcclCommunicator made(scripted_nccl(), devices(indices), patience(milliseconds));
+    const NcclCommunicator made(scripted_nccl(), simdev::devices(indices), patience(milliseconds));
   } catch (const Error& error) {
     return error;
   }
@@ -65,18 +57,18 @@ class CommunicatorInitTest : public ::testing::Test {
     EXPECT_EQ(open_nccl_groups(), 0);
     EXPECT_EQ(scripted_nccl().group_end(), Result::kInvalidUsage);
     set_nccl_script({});
-    EXPECT_TRUE(NcclCommunicator(scripted_nccl(), devices({0, 1, 2})).is_open());
+    EXPECT_TRUE(NcclCommunicator(scripted_nccl(), simdev::devices({0, 1, 2})).is_open());
   }
 };
 
 TEST_F(CommunicatorInitTest, MakesAllRanksInOneGroupEachOnItsDevice) {
   set_nccl_script({});
   const c10::DeviceGuard current(simdev::device(3));
-  const NcclCommunicator made(scripted_nccl(), devices({2, 0, 1}));
+  const NcclCommunicator made(scripted_nccl(), simdev::devices({2, 0, 1}));
   EXPECT_THAT(nccl_log(),
               ElementsAre("group_start", "init 0 on 2", "init 1 on 0", "init 2 on 1", "group_end"));
   EXPECT_TRUE(made.is_open());
-  EXPECT_EQ(made.devices(), devices({2, 0, 1}));
+  EXPECT_EQ(made.devices(), simdev::devices({2, 0, 1}));
   EXPECT_EQ(c10::impl::VirtualGuardImpl(c10::DeviceType::PrivateUse1).getDevice(),
             simdev::device(3));
 }
@@ -85,7 +77,7 @@ TEST_F(CommunicatorInitTest, WaitsForRanksThatAreInProgress) {
   NcclScript script;
   script.polls = {{0, 3}, {2, 300}};
   set_nccl_script(script);
-  NcclCommunicator made(scripted_nccl(), devices({0, 1, 2}));
+  NcclCommunicator made(scripted_nccl(), simdev::devices({0, 1, 2}));
   made.close();
   EXPECT_THAT(nccl_log(), Contains("destroy 2"));
 }
@@ -198,7 +190,7 @@ void expect_refused(const std::vector<c10::Device>& list, const std::string& mes
 TEST_F(CommunicatorInitTest, RefusesListsThatAreNotDistinctAccelerators) {
   set_nccl_script({});
   expect_refused({}, "[NcclCommunicator] expected at least one device, got none");
-  expect_refused(devices({1, 0, 1}),
+  expect_refused(simdev::devices({1, 0, 1}),
                  "[NcclCommunicator] expected distinct devices, got simdev:1 at positions 0 and 2");
   expect_refused({c10::Device("cpu")},
                  "[NcclCommunicator] expected accelerators with an index, got cpu at position 0");
@@ -220,7 +212,7 @@ TEST(RealNcclTest, WithoutADriverIsATypedErrorWithNcclsText) {
   ASSERT_NE(real, nullptr) << reason;
   for (int round = 0; round < 2; ++round) {
     try {
-      const NcclCommunicator made(*real, devices({1, 0}));
+      const NcclCommunicator made(*real, simdev::devices({1, 0}));
       ADD_FAILURE() << "a communicator without a driver";
     } catch (const NcclError& error) {
       EXPECT_THAT(

@@ -124,8 +124,13 @@ TEST_F(AutocastTest, TrainsALayer) {
 
 TEST_F(AutocastTest, OfTheHostDoesNotReachIntoKernels) {
   enable(device(0).type(), false);
+  const at::Tensor points = at::arange(48, at::kFloat).view({12, 4}) / 7;
+  const at::Tensor distances = at::_cdist_forward(points, points, 2, /*compute_mode=*/1);
   enable(at::kCPU, true);
   const at::Tensor x = at::ones({2, 2}, on(1));
+  // A kernel that multiplies matrices by calling operators.
+  const at::Tensor there = points.to(device(1));
+  EXPECT_THAT(at::_cdist_forward(there, there, 2, /*compute_mode=*/1), AllClose(distances));
   EXPECT_EQ(x.mm(x).scalar_type(), at::kFloat);
   EXPECT_EQ(at::conv1d(at::ones({1, 1, 4}, on(1)), at::ones({1, 1, 2}, on(1))).scalar_type(),
             at::kFloat);

@@ -73,6 +73,17 @@ TEST_F(CheckerTest, WriteNeedsToComeAfterReaders) {
   on(b_, [&] { t.fill_(1); });
 }
 
+TEST_F(CheckerTest, MemoryThatAKernelMakesIsWrittenByIt) {
+  const at::Tensor t = ready({64});
+  at::Tensor grown = ready({0});
+  const at::Tensor made = on(a_, [&] { return at::roll(t, 1); });
+  on(a_, [&] { at::linspace_out(grown, 0, 1, 64); });
+  EXPECT_TRUE(finds_fault([&] { on(b_, [&] { at::add(made, 1); }); },
+                          {"'aten::add.out'", "nothing orders it after 'aten::roll'"}));
+  EXPECT_TRUE(finds_fault([&] { on(b_, [&] { at::add(grown, 1); }); },
+                          {"'aten::add.out'", "nothing orders it after 'aten::linspace.out'"}));
+}
+
 TEST_F(CheckerTest, ReadersNeedNoOrderAmongThemselves) {
   const at::Tensor t = ready({64});
   for (const c10::Stream& stream : {a_, b_, default_stream(1)}) {

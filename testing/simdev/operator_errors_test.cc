@@ -92,6 +92,16 @@ TEST(OperandTest, SeesOverlapOfWhatIsReadAndWritten) {
       ThrowsError("unsupported operation"));
 }
 
+TEST(OperandTest, KeepsThatANumberDoesNotPromote) {
+  const at::Tensor x = at::arange(1000), number = at::full({}, 0.1, at::kDouble);
+  const at::Tensor there = number.to(device(1));
+  for (const at::Tensor& made : {number, there}) {
+    made.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  EXPECT_THAT(x.to(device(1)) * there, BitwiseEqual(x * number));  // as float, not as double
+  EXPECT_THAT(x.to(device(1)) + 1, BitwiseEqual(x + 1));  // the number leaves nothing behind
+}
+
 TEST(CopyOperandTest, RefusesSizesThatDoNotBroadcast) {
   at::Tensor target = at::zeros({2, 3}, on(1));
   EXPECT_THAT([&] { target.copy_(at::ones({4})); },

@@ -6,6 +6,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "testing/simdev/checker.h"
@@ -75,6 +77,20 @@ c10::Device device(int index) {
   TORCH_CHECK(index >= 0 && index < device_count(), "[simdev::device] expected an index below ",
               device_count(), ", got ", index);
   return c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(index));
+}
+
+std::vector<c10::Device> devices(c10::ArrayRef<int> indices) {
+  std::vector<c10::Device> devices;
+  for (const int index : indices) {
+    devices.push_back(device(index));
+  }
+  return devices;
+}
+
+std::vector<c10::Device> first_devices(int count) {
+  std::vector<int> indices(static_cast<size_t>(std::max(count, 0)));
+  std::iota(indices.begin(), indices.end(), 0);
+  return devices(indices);
 }
 
 int device_count() { return options_in_use ? options_in_use->devices : 0; }

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/util/ArrayRef.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace lockstep::simdev {
 
@@ -31,5 +33,9 @@ bool is_initialized();
 // The device of that index. Throws: c10::Error if there is none.
 c10::Device device(int index);
 int device_count();
+
+// The devices of these indices, and those of index 0 to count - 1. Throws: as device() does.
+std::vector<c10::Device> devices(c10::ArrayRef<int> indices);
+std::vector<c10::Device> first_devices(int count);
 
 }  // namespace lockstep::simdev

@@ -16,6 +16,7 @@ namespace lockstep::simdev {
 namespace {
 
 using lockstep::testing::ThrowsError;
+using ::testing::ElementsAre;
 
 Options with_devices(int devices) {
   Options options;
@@ -52,6 +53,9 @@ TEST(InitializeTest, HappensOnceWithOneSetOfOptions) {
   EXPECT_THAT([] { device(3); }, ThrowsError("[simdev::device] expected an index below 3, got 3"));
   EXPECT_THAT([] { device(-1); }, ThrowsError("got -1"));
   EXPECT_EQ(device(2), c10::Device("simdev:2"));
+  EXPECT_THAT(devices({2, 0}), ElementsAre(device(2), device(0)));
+  EXPECT_THAT(first_devices(2), ElementsAre(device(0), device(1)));
+  EXPECT_THAT([] { first_devices(4); }, ThrowsError("got 3"));
   std::ostringstream printed;
   printed << device(2);
   EXPECT_EQ(printed.str(), "simdev:2");

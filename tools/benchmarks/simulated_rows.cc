@@ -137,8 +137,7 @@ class Trainer {
 
 void measure_training(Session& session) {
   if (!session.wants("S2")) return;
-  std::vector<c10::Device> devices;
-  for (int i = 0; i < simdev::device_count(); ++i) devices.push_back(simdev::device(i));
+  const std::vector<c10::Device> devices = simdev::first_devices(simdev::device_count());
   Trainer host(std::vector<c10::Device>(devices.size(), at::kCPU));
   Trainer there(devices);
   there.copy_from(host);

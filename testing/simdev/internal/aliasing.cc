@@ -98,7 +98,7 @@ void recycle(at::Tensor alias) {
   const c10::Storage& storage = impl->unsafe_storage();
   std::vector<at::Tensor>& idle = idle_aliases();
   if (idle.size() < kMaxIdle && alias.use_count() == 1 && alias.weak_use_count() == 1 &&
-      storage.use_count() == 1 && !impl->is_inference() &&
+      storage.use_count() == 1 && !impl->is_inference() && !impl->is_wrapped_number() &&
       storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get_context() == nullptr) {
     idle.push_back(std::move(alias));
   }
