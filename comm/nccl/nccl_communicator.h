@@ -86,8 +86,8 @@ class NcclCommunicator {
   std::string abort_reason_;
 };
 
-// The communicator for an ordered device list, made at the first call. One that was closed or
-// aborted is made anew.
+// The communicator for an ordered device list, made at the first call with the options of that call;
+// later ones change nothing. One that was closed or aborted is made anew.
 // Threads: safe; two threads that ask for one list get one communicator.
 std::shared_ptr<NcclCommunicator> communicator_for(const NcclApi& nccl,
                                                    c10::ArrayRef<c10::Device> devices,

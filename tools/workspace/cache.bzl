@@ -20,3 +20,27 @@ def run_or_fail(ctx, command, what):
     if done.return_code != 0:
         fail("%s:\n%s" % (what, done.stderr.strip()))
     return done.stdout.strip().split("\n")[-1]
+
+def _python(ctx, otherwise):
+    # The system's own first: a python earlier on PATH may lack pip.
+    for candidate in ["/usr/bin/python3", ctx.which("python3")]:
+        if candidate and ctx.path(candidate).exists:
+            return candidate
+    fail("python3 is needed to download wheels; " + otherwise)
+
+def fetch_wheels(ctx, lock, what, otherwise):
+    """Downloads the wheels of a lock file, once; returns the folder they are unpacked in.
+
+    Args:
+      ctx: of the repository rule.
+      lock: the label of the lock file.
+      what: these wheels in words, with their size.
+      otherwise: what to do where there is no python, for the message.
+    """
+    return run_or_fail(ctx, [
+        _python(ctx, otherwise),
+        ctx.path(Label("//tools/workspace:fetch_wheels.py")),
+        ctx.path(lock),
+        lockstep_cache(ctx),
+        what,
+    ], what + " could not be fetched")

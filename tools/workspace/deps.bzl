@@ -7,6 +7,7 @@ declared itself by then is left alone.
 
 load("//tools/workspace:data.bzl", "fashion_mnist_repository")
 load("//tools/workspace:libtorch.bzl", "libtorch_repository", "nvidia_repository")
+load("//tools/workspace:nvcc.bzl", "nvcc_repository")
 load(
     "//tools/workspace:packages.bzl",
     "absl_repository",
@@ -122,6 +123,8 @@ def _libtorch(have):
             library = "libcudart.so.13",
             target = "cudart",
         )
+    if "nvcc" not in have:
+        nvcc_repository(name = "nvcc")
     if "nccl" not in have:
         nvidia_repository(
             name = "nccl",

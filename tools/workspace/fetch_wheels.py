@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Downloads the wheels of a lock file once and unpacks their C++ parts.
 
-usage: fetch_wheels.py LOCK CACHE_DIR
+usage: fetch_wheels.py LOCK CACHE_DIR WHAT
 
 The last line printed is the folder that holds torch/ and nvidia/. A second call
 finds the folder and downloads nothing. Needs Python 3.7 and pip; it installs
@@ -75,18 +75,22 @@ def unpack(wheel, tree):
                 archive.extract(member, str(tree))
 
 
-def fetch(lock, destination):
+def runs(path):
+    return ".so" in path.name or "bin" in path.parts
+
+
+def fetch(lock, destination, what):
     """Makes `destination`, whole or not at all."""
     with tempfile.TemporaryDirectory(dir=str(destination.parent), prefix="tmp-") as tmp:
         wheels, tree = pathlib.Path(tmp, "wheels"), pathlib.Path(tmp, "tree")
-        say("downloading LibTorch's wheels (730 MB, once) into %s" % destination)
+        say("downloading %s, once, into %s" % (what, destination))
         download(lock, wheels)
         for wheel in sorted(wheels.iterdir()):
             say("unpacking %s" % wheel.name)
             unpack(wheel, tree)
         for path in tree.rglob("*"):
             if path.is_file():
-                path.chmod(0o555 if ".so" in path.name else 0o444)
+                path.chmod(0o555 if runs(path) else 0o444)
         os.rename(str(tree), str(destination))
 
 
@@ -99,7 +103,7 @@ def main():
     with open(str(cache / "lock"), "w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         if not destination.is_dir():
-            fetch(lock, destination)
+            fetch(lock, destination, sys.argv[3])
     print(destination)
 
 

@@ -40,9 +40,7 @@ cc_library(
 
 # libtorch_cuda opens cuDNN, nvrtc and more by paths relative to its own, so it
 # is linked where it lies, and also if no code calls it: LibTorch finds CUDA by
-# what the library registers when it is loaded. Without the files it needs (here
-# missing: %{cuda_missing})
-# whatever depends on it is skipped in a build of //... and refused by name.
+# what the library registers when it is loaded.
 cc_library(
     name = "cuda",
     linkopts = [
@@ -52,11 +50,20 @@ cc_library(
         "-ltorch_cuda",
         "-lc10_cuda",
         "-Wl,--as-needed",
-    ],
-    target_compatible_with = %{cuda_compatible},
+    ] + %{cuda_undefined},
+    target_compatible_with = %{cuda_linked},
     textual_hdrs = HEADERS,
     deps = [
         ":cpu",
         "@cuda//:headers",
     ],
+)
+
+# A program that links :cuda runs only beside NVIDIA's other libraries; what runs
+# one, a test say, names this in its data. Without them (here missing:
+# %{cuda_missing})
+# it is skipped in //... and refused by name.
+cc_library(
+    name = "cuda_runtime_libraries",
+    target_compatible_with = %{cuda_run},
 )

@@ -10,7 +10,7 @@ Where the files come from, first match wins:
 The repositories hold symbolic links only.
 """
 
-load("//tools/workspace:cache.bzl", "CACHE_ENVIRON", "lockstep_cache", "run_or_fail")
+load("//tools/workspace:cache.bzl", "CACHE_ENVIRON", "fetch_wheels")
 
 LIBTORCH_VERSION = "2.11.0"
 
@@ -20,13 +20,6 @@ _FIND_TORCH = """\
 import importlib.util, os
 print(os.path.dirname(importlib.util.find_spec("torch").submodule_search_locations[0]))
 """
-
-def _python(ctx):
-    # The system's own first: a python earlier on PATH may lack pip.
-    for candidate in ["/usr/bin/python3", ctx.which("python3")]:
-        if candidate and ctx.path(candidate).exists:
-            return candidate
-    fail("python3 is needed to download LibTorch; or set LIBTORCH_ROOT to a LibTorch you have")
 
 def _given_root(ctx, root):
     if not root.startswith("/"):
@@ -69,12 +62,12 @@ def _locate(ctx):
         site, torch = _given_root(ctx, root)
         _check_version(ctx, torch)
         return site, torch
-    site = run_or_fail(ctx, [
-        _python(ctx),
-        ctx.path(Label("//tools/workspace:fetch_wheels.py")),
-        ctx.path(Label("//tools/workspace:wheels.lock")),
-        lockstep_cache(ctx),
-    ], "LibTorch's wheels could not be fetched")
+    site = fetch_wheels(
+        ctx,
+        Label("//tools/workspace:wheels.lock"),
+        "LibTorch's wheels (730 MB)",
+        "or set LIBTORCH_ROOT to a LibTorch you have",
+    )
     return site, site + "/torch"
 
 def _link_libraries(ctx, folder, names):
@@ -104,11 +97,18 @@ _CUDA_LIBRARIES = {
     "nvidia/nvshmem/lib": ["libnvshmem_host.so.3"],
 }
 
-def _missing_for_cuda(ctx, site, torch):
-    wanted = [torch + "/lib/libc10_cuda.so", torch + "/lib/libtorch_cuda.so"]
-    for folder, names in _CUDA_LIBRARIES.items():
-        wanted += ["%s/%s/%s" % (site, folder, name) for name in names]
-    return [path for path in wanted if not ctx.path(path).exists]
+def _missing(ctx, paths):
+    return [path for path in paths if not ctx.path(path).exists]
+
+def _missing_to_link_cuda(ctx, torch):
+    return _missing(ctx, [torch + "/lib/libc10_cuda.so", torch + "/lib/libtorch_cuda.so"])
+
+def _missing_to_run_cuda(ctx, site):
+    return _missing(ctx, [
+        "%s/%s/%s" % (site, folder, name)
+        for folder, names in _CUDA_LIBRARIES.items()
+        for name in names
+    ])
 
 def _string_abi(ctx, torch):
     """The value of _GLIBCXX_USE_CXX11_ABI that LibTorch was built with."""
@@ -131,7 +131,8 @@ def _libtorch_impl(ctx):
     ctx.symlink(torch + "/include", "include")
     libraries = _link_libraries(ctx, torch + "/lib", ["libtorch_cpu.so", "libc10.so", "libgomp.so.1"])
     libraries += _link_libraries(ctx, site + "/nvidia/cu13/lib", ["libcudart.so.13", "libcupti.so.13"])
-    missing = _missing_for_cuda(ctx, site, torch)
+    not_linked = _missing_to_link_cuda(ctx, torch)
+    not_run = not_linked + _missing_to_run_cuda(ctx, site)
     abi = _string_abi(ctx, torch)
     ctx.file("WORKSPACE", "workspace(name = %r)\n" % ctx.name)
     ctx.template("abi/torch/headeronly/macros/Macros.h", ctx.attr._abi_check, {
@@ -140,8 +141,10 @@ def _libtorch_impl(ctx):
     })
     ctx.template("BUILD.bazel", ctx.attr._build, {
         "%{cpu_libraries}": repr(libraries),
-        "%{cuda_compatible}": repr([":no_cuda"] if missing else []),
-        "%{cuda_missing}": ", ".join(missing) or "nothing",
+        "%{cuda_linked}": repr([":no_cuda"] if not_linked else []),
+        "%{cuda_missing}": ", ".join(not_run) or "nothing",
+        "%{cuda_run}": repr([":no_cuda"] if not_run else []),
+        "%{cuda_undefined}": repr(["-Wl,--allow-shlib-undefined"] if not_run else []),
         "%{headers}": _header_list(ctx),
         "%{torch}": torch,
     })
@@ -153,7 +156,7 @@ libtorch_repository = repository_rule(
         "_build": attr.label(default = "//tools/workspace:libtorch.BUILD.tpl"),
     },
     environ = _ENVIRON,
-    doc = "LibTorch: :headers, :cpu and :cuda.",
+    doc = "LibTorch: :headers, :cpu, :cuda and :cuda_runtime_libraries.",
 )
 
 def _nvidia_impl(ctx):
