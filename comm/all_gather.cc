@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include "comm/internal/checks.h"
 #include "comm/internal/per_device_checks.h"
 
 namespace lockstep::comm {
@@ -23,7 +24,8 @@ std::vector<at::Tensor> all_gather(at::TensorList inputs, const AllGatherOptions
     plain.push_back(input.contiguous());
     outputs.push_back(at::empty(sizes, input.options()));
   }
-  internal::choose_collectives(options.collectives, inputs).all_gather(plain, outputs);
+  internal::choose_collectives(options.collectives, inputs[0].device(), inputs)
+      .all_gather(plain, outputs);
   return outputs;
 }
 

@@ -49,7 +49,7 @@ std::vector<at::Tensor> all_reduce(at::TensorList inputs, const AllReduceOptions
   for (const at::Tensor& input : inputs) {
     outputs.push_back(at::empty_like(input, at::MemoryFormat::Preserve));
   }
-  internal::choose_collectives(options.collectives, inputs)
+  internal::choose_collectives(options.collectives, inputs[0].device(), inputs)
       .all_reduce(inputs, outputs, options.reduction);
   return outputs;
 }
@@ -61,7 +61,7 @@ std::vector<at::Tensor> all_reduce_out(at::TensorList inputs, at::TensorList out
   internal::check_reduction(kOp, options.reduction, inputs[0].scalar_type());
   check_outputs(kOp, inputs, outputs);
   const at::NoGradGuard no_grad;
-  internal::choose_collectives(options.collectives, inputs)
+  internal::choose_collectives(options.collectives, inputs[0].device(), inputs)
       .all_reduce(inputs, outputs, options.reduction);
   return outputs.vec();
 }

@@ -14,6 +14,7 @@
 #include "comm/internal/checks.h"
 #include "comm/internal/copy_plan.h"
 #include "comm/internal/flat_buffer.h"
+#include "comm/internal/plain_memory.h"
 #include "comm/internal/sparse_parts.h"
 
 namespace lockstep::comm {
@@ -76,8 +77,7 @@ std::vector<at::Tensor> from_parts(const std::vector<at::Tensor>& parts, at::Ten
 
 // True if the memory of the only member can be sent as it is, so that nothing has to be packed.
 bool is_flat_by_itself(const std::vector<at::Tensor>& members) {
-  return members.size() == 1 && members[0].is_non_overlapping_and_dense() &&
-         !members[0].is_conj() && !members[0].is_neg();
+  return members.size() == 1 && internal::is_plain_memory(members[0]);
 }
 
 // One flat buffer per device of `places`. The first one at home is `flat` itself if it is packed,

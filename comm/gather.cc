@@ -66,12 +66,8 @@ at::MemoryFormat common_format(at::TensorList inputs) {
 
 void copy_parts(at::TensorList inputs, const at::Tensor& output, int64_t dim,
                 const GatherOptions& options) {
-  std::vector<c10::Device> places;
-  for (const at::Tensor& input : inputs) {
-    places.push_back(input.device());
-  }
   DeviceCollectives& collectives =
-      internal::choose_collectives(options.collectives, output.device(), places);
+      internal::choose_collectives(options.collectives, output.device(), inputs);
   int64_t start = 0;
   for (const at::Tensor& input : inputs) {
     collectives.copy(input, output.narrow(dim, start, input.size(dim)));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/internal/plain_memory.h"
 #include "comm/nccl/communication_stream.h"
 #include "comm/nccl/nccl_dtype.h"
 
@@ -15,15 +16,9 @@ using nccl::NcclApi;
 using nccl::RedOp;
 using nccl::Result;
 
-// Whether the bytes from the first element to the last are the tensor, as it reads.
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided && tensor.is_non_overlapping_and_dense() &&
-         !tensor.is_conj() && !tensor.is_neg();
-}
-
 bool all_plain_alike(at::TensorList tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
-    return is_plain(tensor) && tensor.strides() == tensors[0].strides();
+    return internal::is_plain_memory(tensor) && tensor.strides() == tensors[0].strides();
   });
 }
 

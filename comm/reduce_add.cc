@@ -4,9 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <string>
-#include <vector>
 
 #include "comm/device_list.h"
 #include "comm/internal/checks.h"
@@ -23,14 +21,6 @@ void check_inputs(const char* op, at::TensorList inputs) {
   }
 }
 
-std::vector<c10::Device> devices_of(at::TensorList tensors) {
-  std::vector<c10::Device> devices;
-  for (const at::Tensor& tensor : tensors) {
-    devices.push_back(tensor.device());
-  }
-  return devices;
-}
-
 }  // namespace
 
 at::Tensor reduce_add(at::TensorList inputs, c10::Device destination,
@@ -41,8 +31,7 @@ at::Tensor reduce_add(at::TensorList inputs, c10::Device destination,
   if (inputs.size() == 1 && inputs[0].device() == home) {
     return inputs[0];
   }
-  DeviceCollectives& collectives =
-      internal::choose_collectives(options.collectives, home, devices_of(inputs));
+  DeviceCollectives& collectives = internal::choose_collectives(options.collectives, home, inputs);
   return internal::sum_fresh(inputs, home, collectives);
 }
 
@@ -68,7 +57,7 @@ at::Tensor reduce_add_out(at::TensorList inputs, const at::Tensor& output,
   }
   const at::NoGradGuard no_grad;
   DeviceCollectives& collectives =
-      internal::choose_collectives(options.collectives, output.device(), devices_of(inputs));
+      internal::choose_collectives(options.collectives, output.device(), inputs);
   if (any_sparse) {
     const at::Tensor sum = internal::sum_fresh(inputs, output.device(), collectives);
     at::Tensor(output).copy_(sum.is_sparse() ? sum.to_dense() : sum);

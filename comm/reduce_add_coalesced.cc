@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "comm/device_list.h"
 #include "comm/internal/checks.h"
 #include "comm/internal/flat_buffer.h"
+#include "comm/internal/pack_add.h"
 #include "comm/internal/sum.h"
 #include "comm/internal/sum_into.h"
 
@@ -86,6 +88,17 @@ std::vector<at::Tensor> sum_in_place(Rows inputs, const CoalesceGroup& group,
   return sums;
 }
 
+// The same by one kernel on an accelerator; none if it has no such kernel or that cannot do it.
+std::vector<at::Tensor> sum_by_kernel(Rows inputs, const CoalesceGroup& group,
+                                      const std::vector<at::Tensor>& like) {
+  std::vector<std::vector<at::Tensor>> rows;
+  for (const std::vector<at::Tensor>& row : inputs) {
+    rows.push_back(internal::members_of(group, row));
+  }
+  const at::Tensor flat = internal::pack_add(rows, like);
+  return flat.defined() ? internal::unflatten(flat, like) : std::vector<at::Tensor>();
+}
+
 std::vector<at::Tensor> sum_packed(Rows inputs, const CoalesceGroup& group,
                                    const std::vector<at::Tensor>& like, c10::Device destination,
                                    DeviceCollectives& collectives) {
@@ -131,18 +144,28 @@ std::vector<at::Tensor> reduce_add_coalesced(c10::ArrayRef<std::vector<at::Tenso
   DeviceCollectives& collectives = internal::choose_collectives(options.collectives, home, places);
   std::vector<at::Tensor> sums(width);
   std::vector<ReduceAddCall> unpacked;
-  for (const CoalesceGroup& group :
-       coalesce_groups(groupable, options.buffer_bytes, collectives.unpacked_bytes())) {
+  // One kernel for many large tensors beats an addition for each.
+  const bool by_kernel =
+      internal::has_pack_add(home.type()) &&
+      std::all_of(places.begin(), places.end(), [&](c10::Device place) { return place == home; });
+  const int64_t alone_bytes =
+      by_kernel ? std::numeric_limits<int64_t>::max() : collectives.unpacked_bytes();
+  for (const CoalesceGroup& group : coalesce_groups(groupable, options.buffer_bytes, alone_bytes)) {
     const std::vector<at::Tensor> like = internal::members_of(group, groupable);
-    const bool local = home.is_cpu() && common_device(inputs, group) == home;
-    if (!local && like.size() == 1 && inputs.size() > 1) {
+    std::vector<at::Tensor> group_sums;
+    if (common_device(inputs, group) == home) {
+      group_sums =
+          home.is_cpu() ? sum_in_place(inputs, group, like) : sum_by_kernel(inputs, group, like);
+    }
+    if (group_sums.empty() && like.size() == 1 && inputs.size() > 1) {
       const size_t t = static_cast<size_t>(group.indices[0]);
       sums[t] = at::empty_like(like[0], like[0].options().device(home), at::MemoryFormat::Preserve);
       unpacked.push_back({defined_column(inputs, t), sums[t]});
       continue;
     }
-    std::vector<at::Tensor> group_sums = local ? sum_in_place(inputs, group, like)
-                                               : sum_packed(inputs, group, like, home, collectives);
+    if (group_sums.empty()) {
+      group_sums = sum_packed(inputs, group, like, home, collectives);
+    }
     for (size_t m = 0; m < group_sums.size(); ++m) {
       sums[static_cast<size_t>(group.indices[m])] = std::move(group_sums[m]);
     }

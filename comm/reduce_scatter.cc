@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include "comm/internal/checks.h"
 #include "comm/internal/per_device_checks.h"
 
 namespace lockstep::comm {
@@ -26,7 +27,7 @@ std::vector<at::Tensor> reduce_scatter(at::TensorList inputs, const ReduceScatte
     plain.push_back(input.contiguous());
     outputs.push_back(at::empty(sizes, input.options()));
   }
-  internal::choose_collectives(options.collectives, inputs)
+  internal::choose_collectives(options.collectives, inputs[0].device(), inputs)
       .reduce_scatter(plain, outputs, options.reduction);
   return outputs;
 }

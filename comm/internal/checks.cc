@@ -4,6 +4,8 @@
 #include <ATen/MemoryOverlap.h>
 #include <c10/util/Exception.h>
 
+#include <vector>
+
 namespace lockstep::comm::internal {
 
 DeviceCollectives& choose_collectives(DeviceCollectives* given, c10::Device home,
@@ -19,6 +21,15 @@ DeviceCollectives& choose_collectives(DeviceCollectives* given, c10::Device home
     type = device.type();
   }
   return default_collectives(type);
+}
+
+DeviceCollectives& choose_collectives(DeviceCollectives* given, c10::Device home,
+                                      at::TensorList tensors) {
+  std::vector<c10::Device> devices;
+  for (const at::Tensor& tensor : tensors) {
+    devices.push_back(tensor.device());
+  }
+  return choose_collectives(given, home, devices);
 }
 
 void check_defined(const char* op, const char* role, const at::Tensor& tensor, int64_t index) {

@@ -12,9 +12,12 @@
 
 namespace lockstep::comm::internal {
 
-// Returns `given`, or the default engine for the first accelerator among `home` and `others`.
+// Returns `given`, or the default engine for the first accelerator among `home` and `others`, the
+// devices of `tensors` in the second form.
 DeviceCollectives& choose_collectives(DeviceCollectives* given, c10::Device home,
                                       c10::ArrayRef<c10::Device> others);
+DeviceCollectives& choose_collectives(DeviceCollectives* given, c10::Device home,
+                                      at::TensorList tensors);
 
 // Throws, naming `role` and `index`, unless `tensor` is defined.
 void check_defined(const char* op, const char* role, const at::Tensor& tensor, int64_t index);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "comm/internal/checks.h"
+#include "comm/internal/plain_memory.h"
 
 namespace lockstep::comm::internal {
 namespace {
@@ -18,10 +19,7 @@ constexpr size_t kAhead = 8;  // entries; far enough for a line to arrive from m
 constexpr int64_t kGrainBytes =
     128 * 1024;  // bytes of copying that are worth a thread of their own
 
-bool is_plain_memory(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.is_non_overlapping_and_dense() && !tensor.is_conj() &&
-         !tensor.is_neg();
-}
+bool is_host_memory(const at::Tensor& tensor) { return tensor.is_cpu() && is_plain_memory(tensor); }
 
 // Asks for a tensor's fields: with thousands of small tensors, waiting for them is most of the
 // cost.
@@ -36,7 +34,7 @@ std::string row_and_index(size_t row, size_t t) { return c10::str("row ", row, "
 
 void plan_local(const char* op, const at::Tensor& from, const at::Tensor& to, size_t row, size_t t,
                 CopyPlan& plan) {
-  if (!is_plain_memory(from) || !is_plain_memory(to) || from.strides() != to.strides()) {
+  if (!is_host_memory(from) || !is_host_memory(to) || from.strides() != to.strides()) {
     if (!same_memory(to, from)) {
       check_writable(op, to, from, static_cast<int64_t>(t));
       plan.local_from.push_back(from);

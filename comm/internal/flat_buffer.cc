@@ -11,16 +11,17 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/internal/plain_memory.h"
+
 namespace lockstep::comm::internal {
 namespace {
 
 constexpr int64_t kGrainBytes =
     128 * 1024;  // bytes of copying that are worth a thread of their own
 
-// The bytes of `tensor`, front to back, are its elements in the memory order of `like`.
-bool is_plain_memory(const at::Tensor& tensor, const at::Tensor& like) {
-  return tensor.is_cpu() && tensor.is_non_overlapping_and_dense() && !tensor.is_conj() &&
-         !tensor.is_neg() && tensor.strides() == like.strides();
+// On the CPU, and its bytes, front to back, are its elements in the memory order of `like`.
+bool is_memory_like(const at::Tensor& tensor, const at::Tensor& like) {
+  return tensor.is_cpu() && is_plain_memory(tensor) && tensor.strides() == like.strides();
 }
 
 at::Tensor in_memory_order(const at::Tensor& tensor, const at::Tensor& like) {
@@ -70,7 +71,7 @@ std::vector<at::Tensor> members_of(const CoalesceGroup& group, at::TensorList te
 
 at::Tensor flatten(at::TensorList tensors, at::TensorList like) {
   const at::NoGradGuard no_grad;
-  if (std::equal(tensors.begin(), tensors.end(), like.begin(), is_plain_memory)) {
+  if (std::equal(tensors.begin(), tensors.end(), like.begin(), is_memory_like)) {
     return flatten_memory(tensors);
   }
   std::vector<at::Tensor> parts;

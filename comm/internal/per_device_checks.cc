@@ -25,12 +25,4 @@ void check_reduction(const char* op, Reduction reduction, at::ScalarType dtype) 
       op, "] expected a floating-point or complex dtype for a mean, got ", dtype);
 }
 
-DeviceCollectives& choose_collectives(DeviceCollectives* given, at::TensorList tensors) {
-  std::vector<c10::Device> devices;
-  for (const at::Tensor& tensor : tensors) {
-    devices.push_back(tensor.device());
-  }
-  return choose_collectives(given, devices[0], devices);
-}
-
 }  // namespace lockstep::comm::internal

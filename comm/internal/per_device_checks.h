@@ -3,9 +3,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
-
-#include <vector>
 
 #include "comm/device_collectives.h"
 
@@ -16,8 +13,5 @@ void check_inputs_alike(const char* op, at::TensorList inputs);
 
 // Throws unless `reduction` is defined for the dtype.
 void check_reduction(const char* op, Reduction reduction, at::ScalarType dtype);
-
-// Returns `given`, or the default engine for the devices of the tensors.
-DeviceCollectives& choose_collectives(DeviceCollectives* given, at::TensorList tensors);
 
 }  // namespace lockstep::comm::internal

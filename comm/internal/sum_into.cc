@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "comm/internal/plain_memory.h"
+
 namespace lockstep::comm::internal {
 namespace {
 
@@ -61,8 +63,7 @@ bool can_sum_in_one_pass(at::TensorList inputs, const at::Tensor& destination) {
     return false;
   }
   const auto plain = [&](const at::Tensor& tensor) {
-    return tensor.is_cpu() && tensor.is_non_overlapping_and_dense() && !tensor.is_neg() &&
-           tensor.strides() == destination.strides();
+    return tensor.is_cpu() && is_plain_memory(tensor) && tensor.strides() == destination.strides();
   };
   return inputs.size() >= 2 && plain(destination) &&
          std::all_of(inputs.begin(), inputs.end(), plain);

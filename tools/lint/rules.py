@@ -39,7 +39,7 @@ FOREIGN_REFUSED = {
 # Everything of LibTorch at once: more than any one file of a library needs.
 UMBRELLAS = r"torch/(torch|all)\.h$"
 CUDA = r"(cuda|cudnn|nccl|nvml|cublas)[a-z_0-9]*\.h$|(c10|ATen|torch/csrc)/cuda/|.*/cuda/"
-CUDA_HOMES = ("comm/nccl/", "testing/fake_nccl/")
+CUDA_HOMES = ("comm/cuda/", "comm/nccl/", "testing/fake_nccl/")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 CONDITION = re.compile(r"^\s*#\s*(?:el)?if(?:n?def)?\b(.*)")
@@ -48,6 +48,7 @@ NOTE_SEEN = re.compile(r"\b[Ss]ee(?:\s|//|#)+Note\s\[([^\]]+)\]")
 # A block of C++ in a text, and where it says that it is from.
 CODE_BLOCK = re.compile(r"(?:^<!-- code: (\S+) (\S+) -->\n)?^```(?:c\+\+|cpp)\n(.*?)^```$",
                         re.MULTILINE | re.DOTALL)
+SUITE = re.compile(r'^lockstep_suite\(\n\s*name = "(\w+)"', re.MULTILINE)
 REFUSED_WORDS = re.compile(r"\b(TODO|FIXME|XXX|sleep_for|sleep_until|usleep|nanosleep)\b")
 
 
@@ -115,7 +116,7 @@ def libtorch_includes(tree):
                 errors.append(where + "<%s> is too much; include what is used" % name)
             if re.match(CUDA, name) and not path.startswith(CUDA_HOMES):
                 errors.append(where + "CUDA headers belong to %s, not here: <%s>" %
-                              (CUDA_HOMES[0], name))
+                              (" and ".join(CUDA_HOMES), name))
             if path.endswith(".h") and folder in LAYERS and name.startswith("absl/"):
                 errors.append(where + "no Abseil in a header that users include: " + name)
     return errors
@@ -256,6 +257,21 @@ def sizes(tree):
             for count, path in counts if count > MAX_LINES]
 
 
+def suites(tree):
+    """Every lockstep_suite is part of the conformance program for GPUs."""
+    program = tree.get("tools/gpu_check/BUILD.bazel", "")
+    errors = []
+    for path, text in sorted(tree.items()):
+        if not path.endswith("BUILD.bazel"):
+            continue
+        for found in SUITE.finditer(text):
+            label = "//%s:%s_suite" % (posixpath.dirname(path), found.group(1))
+            if '"%s",' % label not in program:
+                errors.append("%s:%d: not in SUITES of tools/gpu_check: %s" %
+                              (path, text.count("\n", 0, found.start()) + 1, label))
+    return errors
+
+
 RULES = {
     "first_lines": first_lines,
     "layering": layering,
@@ -264,6 +280,7 @@ RULES = {
     "own_header": own_header,
     "quotes": quotes,
     "sizes": sizes,
+    "suites": suites,
     "user_macros": user_macros,
     "words": words,
 }
