@@ -23,7 +23,7 @@ using lockstep::testing::gradgradcheck;
 using lockstep::testing::random_tensor;
 using lockstep::testing::ThrowsError;
 
-class BroadcastTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
+class AutogradBroadcastTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
  protected:
   const std::vector<c10::Device>& devices() const { return GetParam().devices; }
   size_t k() const { return devices().size(); }
@@ -37,9 +37,9 @@ class BroadcastTest : public ::testing::TestWithParam<lockstep::testing::DeviceS
     return broadcast(tensors, devices(), options);
   }
 };
-LOCKSTEP_INSTANTIATE_DEVICE_SETS(BroadcastTest);
+LOCKSTEP_INSTANTIATE_DEVICE_SETS(AutogradBroadcastTest);
 
-TEST_P(BroadcastTest, OutputsAreDeviceMajorAndEqualTheTensors) {
+TEST_P(AutogradBroadcastTest, OutputsAreDeviceMajorAndEqualTheTensors) {
   const std::vector<at::Tensor> tensors = {leaf({2, 3}, 1), leaf({4}, 2)};
   const auto outputs = run(tensors);
   ASSERT_EQ(outputs.size(), k() * 2);
@@ -51,7 +51,7 @@ TEST_P(BroadcastTest, OutputsAreDeviceMajorAndEqualTheTensors) {
   }
 }
 
-TEST_P(BroadcastTest, TakesTensorsOnAnyDeviceAndGivesTheirGradientsThere) {
+TEST_P(AutogradBroadcastTest, TakesTensorsOnAnyDeviceAndGivesTheirGradientsThere) {
   for (const c10::Device source : {c10::Device(at::kCPU), devices().back()}) {
     const at::Tensor x = random_tensor({3}, 1).to(source).requires_grad_();
     at::Tensor total = at::zeros({}, at::dtype(at::kDouble).device(devices()[0]));
@@ -66,7 +66,7 @@ TEST_P(BroadcastTest, TakesTensorsOnAnyDeviceAndGivesTheirGradientsThere) {
   }
 }
 
-TEST_P(BroadcastTest, FirstEntryAtHomeSharesMemoryAndLaterOnesDoNot) {
+TEST_P(AutogradBroadcastTest, FirstEntryAtHomeSharesMemoryAndLaterOnesDoNot) {
   const at::Tensor x = leaf({3}, 1);
   const auto outputs = run({x});
   EXPECT_TRUE(outputs[0].is_alias_of(x));
@@ -75,7 +75,7 @@ TEST_P(BroadcastTest, FirstEntryAtHomeSharesMemoryAndLaterOnesDoNot) {
   }
 }
 
-TEST_P(BroadcastTest, NoTensorsGiveNoOutputsAndUndefinedStaysUndefined) {
+TEST_P(AutogradBroadcastTest, NoTensorsGiveNoOutputsAndUndefinedStaysUndefined) {
   EXPECT_TRUE(run({}).empty());
   const auto outputs = run({at::Tensor(), leaf({2}, 1)});
   for (size_t i = 0; i < k(); ++i) {
@@ -84,7 +84,7 @@ TEST_P(BroadcastTest, NoTensorsGiveNoOutputsAndUndefinedStaysUndefined) {
   }
 }
 
-TEST_P(BroadcastTest, OutputsNeedGradExactlyWhereTheTensorsDo) {
+TEST_P(AutogradBroadcastTest, OutputsNeedGradExactlyWhereTheTensorsDo) {
   const at::Tensor frozen = random_tensor({2}, 1).to(devices()[0]);
   const at::Tensor counter = at::zeros({}, frozen.options().dtype(at::kLong));
   const auto outputs = run({frozen, leaf({2}, 2), counter});
@@ -96,7 +96,7 @@ TEST_P(BroadcastTest, OutputsNeedGradExactlyWhereTheTensorsDo) {
   EXPECT_TRUE(outputs[0].is_same(frozen));
 }
 
-TEST_P(BroadcastTest, RecordsOneNodeForAllTensorsAndDevices) {
+TEST_P(AutogradBroadcastTest, RecordsOneNodeForAllTensorsAndDevices) {
   const at::Tensor x = leaf({2}, 1);
   const at::Tensor y = leaf({3}, 2);
   const auto outputs = run({x, random_tensor({2}, 3).to(devices()[0]), y});
@@ -112,7 +112,7 @@ TEST_P(BroadcastTest, RecordsOneNodeForAllTensorsAndDevices) {
   EXPECT_EQ(node->next_edge(1).function, torch::autograd::impl::grad_accumulator(y));
 }
 
-TEST_P(BroadcastTest, NumericGradientsOfBothOrders) {
+TEST_P(AutogradBroadcastTest, NumericGradientsOfBothOrders) {
   const std::vector<at::Tensor> inputs = {leaf({2, 2}, 1), leaf({3}, 2), leaf({}, 3)};
   const auto function = [&](const auto& in) { return run(in); };
   EXPECT_TRUE(gradcheck(function, inputs));
@@ -129,7 +129,7 @@ TEST_P(BroadcastTest, NumericGradientsOfBothOrders) {
   EXPECT_TRUE(gradgradcheck(cubed, inputs));
 }
 
-TEST_P(BroadcastTest, NumericGradientsOfBothOrdersForComplexTensors) {
+TEST_P(AutogradBroadcastTest, NumericGradientsOfBothOrdersForComplexTensors) {
   const auto function = [&](const auto& in) {
     auto outputs = run(in);
     for (at::Tensor& output : outputs) {
@@ -142,7 +142,7 @@ TEST_P(BroadcastTest, NumericGradientsOfBothOrdersForComplexTensors) {
   EXPECT_TRUE(gradgradcheck(function, inputs));
 }
 
-TEST_P(BroadcastTest, ExpandedGradientOfSumReachesTheLeaf) {
+TEST_P(AutogradBroadcastTest, ExpandedGradientOfSumReachesTheLeaf) {
   const at::Tensor x = at::ones({5}, devices()[0]).requires_grad_();
   at::Tensor total = at::zeros({}, devices()[0]);
   for (const at::Tensor& output : run({x})) {
@@ -152,7 +152,7 @@ TEST_P(BroadcastTest, ExpandedGradientOfSumReachesTheLeaf) {
   EXPECT_THAT(x.grad(), BitwiseEqual(at::full({5}, static_cast<float>(k()))));
 }
 
-TEST_P(BroadcastTest, GradientFromOneDeviceOnlyAndFromNone) {
+TEST_P(AutogradBroadcastTest, GradientFromOneDeviceOnlyAndFromNone) {
   const at::Tensor x = leaf({2}, 1);
   const at::Tensor unused = leaf({2}, 2);
   const auto outputs = run({x, unused});
@@ -161,7 +161,7 @@ TEST_P(BroadcastTest, GradientFromOneDeviceOnlyAndFromNone) {
   EXPECT_FALSE(unused.grad().defined());
 }
 
-TEST_P(BroadcastTest, SparseGradientsOfAnEmbeddingAreSummedSparse) {
+TEST_P(AutogradBroadcastTest, SparseGradientsOfAnEmbeddingAreSummedSparse) {
   const at::Tensor table = at::ones({10, 3}, devices()[0]).requires_grad_();
   const auto outputs = run({table});
   at::Tensor total = at::zeros({}, devices()[0]);
@@ -181,7 +181,7 @@ TEST_P(BroadcastTest, SparseGradientsOfAnEmbeddingAreSummedSparse) {
   EXPECT_THAT(table.grad().coalesce(), AllClose(expected.to_sparse()));
 }
 
-TEST_P(BroadcastTest, RunsBackwardTwiceOnAKeptGraph) {
+TEST_P(AutogradBroadcastTest, RunsBackwardTwiceOnAKeptGraph) {
   const at::Tensor x = leaf({2}, 1);
   at::Tensor total = at::zeros({}, x.options());
   for (const at::Tensor& output : run({x})) {
@@ -193,7 +193,7 @@ TEST_P(BroadcastTest, RunsBackwardTwiceOnAKeptGraph) {
   EXPECT_THAT(first[0], AllClose(x * 2 * static_cast<double>(k())));
 }
 
-TEST_P(BroadcastTest, GradientPenaltyGivesExactSecondOrderGradients) {
+TEST_P(AutogradBroadcastTest, GradientPenaltyGivesExactSecondOrderGradients) {
   const at::Tensor weight = at::full({4}, 0.5, at::dtype(at::kDouble).device(devices()[0]));
   weight.requires_grad_();
   at::Tensor penalty = at::zeros({}, weight.options());
@@ -207,7 +207,7 @@ TEST_P(BroadcastTest, GradientPenaltyGivesExactSecondOrderGradients) {
   EXPECT_THAT(weight.grad(), BitwiseEqual(at::full({4}, 2.0 * k(), at::kDouble)));
 }
 
-TEST_P(BroadcastTest, RecordsNothingWhenGradModeIsOff) {
+TEST_P(AutogradBroadcastTest, RecordsNothingWhenGradModeIsOff) {
   const at::NoGradGuard no_grad;
   const at::Tensor x = leaf({2}, 1);
   for (const at::Tensor& output : run({x})) {
@@ -216,7 +216,7 @@ TEST_P(BroadcastTest, RecordsNothingWhenGradModeIsOff) {
   }
 }
 
-TEST_P(BroadcastTest, RefusesInPlaceUseOfTheViewOfTheSource) {
+TEST_P(AutogradBroadcastTest, RefusesInPlaceUseOfTheViewOfTheSource) {
   const at::Tensor x = leaf({2}, 1);
   EXPECT_THAT([&] { run({x})[0].add_(1); }, ThrowsError("is a view and is being modified inplace"));
   const at::Tensor non_leaf_view = (leaf({2, 2}, 1) * 1).select(0, 1);
@@ -224,7 +224,7 @@ TEST_P(BroadcastTest, RefusesInPlaceUseOfTheViewOfTheSource) {
               ThrowsError("is a view and is being modified inplace"));
 }
 
-TEST_P(BroadcastTest, InPlaceUseOfAFreshCopyIsRecordedAndLeavesTheRestAlone) {
+TEST_P(AutogradBroadcastTest, InPlaceUseOfAFreshCopyIsRecordedAndLeavesTheRestAlone) {
   const at::Tensor x = leaf({2}, 1);
   const at::Tensor before = x.detach().clone();
   const auto outputs = run({x, leaf({2}, 2)});
@@ -237,7 +237,7 @@ TEST_P(BroadcastTest, InPlaceUseOfAFreshCopyIsRecordedAndLeavesTheRestAlone) {
   EXPECT_THAT(x.detach(), BitwiseEqual(before));
 }
 
-TEST_P(BroadcastTest, BackwardThrowsWhenTheSourceWasWrittenAfterUse) {
+TEST_P(AutogradBroadcastTest, BackwardThrowsWhenTheSourceWasWrittenAfterUse) {
   const at::Tensor x = leaf({2}, 1);
   const at::Tensor loss = run({x})[0].pow(2).sum();
   {

@@ -41,7 +41,7 @@ class WarningCollector : public c10::WarningHandler {
   c10::WarningUtils::WarnAlways always_;
 };
 
-class GatherTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
+class AutogradGatherTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
  protected:
   const std::vector<c10::Device>& devices() const { return GetParam().devices; }
   int64_t k() const { return static_cast<int64_t>(devices().size()); }
@@ -66,9 +66,9 @@ class GatherTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet>
     return autograd_fns::gather(inputs, devices()[0], dim, {GetParam().collectives});
   }
 };
-LOCKSTEP_INSTANTIATE_DEVICE_SETS(GatherTest);
+LOCKSTEP_INSTANTIATE_DEVICE_SETS(AutogradGatherTest);
 
-TEST_P(GatherTest, JoinsInOrderOnTheDestination) {
+TEST_P(AutogradGatherTest, JoinsInOrderOnTheDestination) {
   for (const c10::Device destination : {devices()[0], devices().back(), kHost}) {
     const auto inputs = leaves(2);
     const at::Tensor joined = autograd_fns::gather(inputs, destination);
@@ -81,7 +81,7 @@ TEST_P(GatherTest, JoinsInOrderOnTheDestination) {
   }
 }
 
-TEST_P(GatherTest, ExpandedGradientOfSumReachesEachLeafOnItsDevice) {
+TEST_P(AutogradGatherTest, ExpandedGradientOfSumReachesEachLeafOnItsDevice) {
   std::vector<at::Tensor> inputs;
   for (const c10::Device device : devices()) {
     inputs.push_back(at::ones({5}, device).requires_grad_());
@@ -93,7 +93,7 @@ TEST_P(GatherTest, ExpandedGradientOfSumReachesEachLeafOnItsDevice) {
   }
 }
 
-TEST_P(GatherTest, UpstreamIsSplitByTheInputsSizes) {
+TEST_P(AutogradGatherTest, UpstreamIsSplitByTheInputsSizes) {
   for (const c10::Device destination : {devices()[0], devices().back(), kHost}) {
     const auto inputs = leaves(4);
     const at::Tensor joined = autograd_fns::gather(inputs, destination);
@@ -109,7 +109,7 @@ TEST_P(GatherTest, UpstreamIsSplitByTheInputsSizes) {
   }
 }
 
-TEST_P(GatherTest, RecordsOneNodeForAllInputs) {
+TEST_P(AutogradGatherTest, RecordsOneNodeForAllInputs) {
   const auto inputs = leaves(2);
   const auto node = run(inputs).grad_fn();
   EXPECT_EQ(node->name(), "lockstep::GatherBackward");
@@ -119,7 +119,7 @@ TEST_P(GatherTest, RecordsOneNodeForAllInputs) {
   }
 }
 
-TEST_P(GatherTest, NumericGradientsOfBothOrders) {
+TEST_P(AutogradGatherTest, NumericGradientsOfBothOrders) {
   for (const at::ScalarType dtype : {at::kDouble, at::kComplexDouble}) {
     const auto function = [&](const auto& in) { return std::vector<at::Tensor>{run(in)}; };
     EXPECT_TRUE(gradcheck(function, leaves(2, dtype)));
@@ -137,7 +137,7 @@ TEST_P(GatherTest, NumericGradientsOfBothOrders) {
   }
 }
 
-TEST_P(GatherTest, ScalarsBecomeAVectorAndTheirGradientsScalars) {
+TEST_P(AutogradGatherTest, ScalarsBecomeAVectorAndTheirGradientsScalars) {
   WarningCollector warnings;
   for (const auto& [dim, destination] :
        {std::pair(0, devices()[0]), std::pair(-1, devices()[0]), std::pair(0, kHost)}) {
@@ -156,7 +156,7 @@ TEST_P(GatherTest, ScalarsBecomeAVectorAndTheirGradientsScalars) {
   }
 }
 
-TEST_P(GatherTest, NumericGradientsOfBothOrdersForScalars) {
+TEST_P(AutogradGatherTest, NumericGradientsOfBothOrdersForScalars) {
   WarningCollector warnings;
   const auto squared = [&](const auto& in) {
     const at::Tensor joined = run(in);
@@ -168,7 +168,7 @@ TEST_P(GatherTest, NumericGradientsOfBothOrdersForScalars) {
   }
 }
 
-TEST_P(GatherTest, ScalarsGiveOneWarningACallAndOthersNone) {
+TEST_P(AutogradGatherTest, ScalarsGiveOneWarningACallAndOthersNone) {
   WarningCollector warnings;
   run(leaves(2));
   EXPECT_TRUE(warnings.messages.empty());
@@ -177,7 +177,7 @@ TEST_P(GatherTest, ScalarsGiveOneWarningACallAndOthersNone) {
   EXPECT_THAT(warnings.messages[0], HasSubstr("[gather] the inputs have no dimension"));
 }
 
-TEST_P(GatherTest, NeedsGradExactlyIfOneInputDoes) {
+TEST_P(AutogradGatherTest, NeedsGradExactlyIfOneInputDoes) {
   auto inputs = leaves(2);
   for (size_t i = 1; i < inputs.size(); ++i) {
     inputs[i] = inputs[i].detach();
@@ -193,7 +193,7 @@ TEST_P(GatherTest, NeedsGradExactlyIfOneInputDoes) {
   EXPECT_FALSE(run(leaves(2)).requires_grad());
 }
 
-TEST_P(GatherTest, UndefinedGradientStaysUndefined) {
+TEST_P(AutogradGatherTest, UndefinedGradientStaysUndefined) {
   const auto slopes = run(leaves(2)).grad_fn()->operator()({at::Tensor()});
   ASSERT_EQ(slopes.size(), devices().size());
   for (const at::Tensor& slope : slopes) {
@@ -201,7 +201,7 @@ TEST_P(GatherTest, UndefinedGradientStaysUndefined) {
   }
 }
 
-TEST_P(GatherTest, RunsBackwardTwiceOnAKeptGraph) {
+TEST_P(AutogradGatherTest, RunsBackwardTwiceOnAKeptGraph) {
   const auto inputs = leaves(2);
   const at::Tensor loss = run(inputs).pow(2).sum();
   const auto first = torch::autograd::grad({loss}, inputs, {}, /*retain_graph=*/true);
@@ -211,7 +211,7 @@ TEST_P(GatherTest, RunsBackwardTwiceOnAKeptGraph) {
   }
 }
 
-TEST_P(GatherTest, InPlaceUseOfTheResultIsRecordedAndLeavesInputsAlone) {
+TEST_P(AutogradGatherTest, InPlaceUseOfTheResultIsRecordedAndLeavesInputsAlone) {
   const auto inputs = leaves(2);
   const at::Tensor before = inputs[0].detach().clone();
   run(inputs).mul_(3).sum().backward();
@@ -219,7 +219,7 @@ TEST_P(GatherTest, InPlaceUseOfTheResultIsRecordedAndLeavesInputsAlone) {
   EXPECT_THAT(inputs[0].grad(), BitwiseEqual(at::full({1, 2}, 3.0, at::kDouble)));
 }
 
-TEST_P(GatherTest, KeepsTheMemoryFormatAllInputsAgreeOn) {
+TEST_P(AutogradGatherTest, KeepsTheMemoryFormatAllInputsAgreeOn) {
   std::vector<at::Tensor> inputs;
   for (const c10::Device device : devices()) {
     inputs.push_back(random_tensor({5, 3, 4, 4}, 1, at::kFloat)

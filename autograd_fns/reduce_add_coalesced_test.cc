@@ -25,7 +25,8 @@ using lockstep::testing::ThrowsError;
 
 using Rows = std::vector<std::vector<at::Tensor>>;
 
-class ReduceAddCoalescedTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
+class AutogradReduceAddCoalescedTest
+    : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
  protected:
   const std::vector<c10::Device>& devices() const { return GetParam().devices; }
   size_t k() const { return devices().size(); }
@@ -55,9 +56,9 @@ class ReduceAddCoalescedTest : public ::testing::TestWithParam<lockstep::testing
     return reduce_add_coalesced(inputs, devices()[0], options);
   }
 };
-LOCKSTEP_INSTANTIATE_DEVICE_SETS(ReduceAddCoalescedTest);
+LOCKSTEP_INSTANTIATE_DEVICE_SETS(AutogradReduceAddCoalescedTest);
 
-TEST_P(ReduceAddCoalescedTest, SumsInRowOrderIntoFreshTensors) {
+TEST_P(AutogradReduceAddCoalescedTest, SumsInRowOrderIntoFreshTensors) {
   const auto flat = flat_leaves();
   const auto sums = run(rows(flat));
   ASSERT_EQ(sums.size(), 3);
@@ -72,7 +73,7 @@ TEST_P(ReduceAddCoalescedTest, SumsInRowOrderIntoFreshTensors) {
   }
 }
 
-TEST_P(ReduceAddCoalescedTest, SumsOnAnyDestinationAndSendsGradientsBack) {
+TEST_P(AutogradReduceAddCoalescedTest, SumsOnAnyDestinationAndSendsGradientsBack) {
   for (const c10::Device destination : {c10::Device(at::kCPU), devices().back()}) {
     const auto flat = flat_leaves();
     const auto sums = reduce_add_coalesced(rows(flat), destination);
@@ -86,7 +87,7 @@ TEST_P(ReduceAddCoalescedTest, SumsOnAnyDestinationAndSendsGradientsBack) {
   }
 }
 
-TEST_P(ReduceAddCoalescedTest, RecordsOneNodeForAllRowsAndTensors) {
+TEST_P(AutogradReduceAddCoalescedTest, RecordsOneNodeForAllRowsAndTensors) {
   const auto flat = flat_leaves();
   const auto sums = run(rows(flat));
   const auto node = sums[0].grad_fn();
@@ -99,7 +100,7 @@ TEST_P(ReduceAddCoalescedTest, RecordsOneNodeForAllRowsAndTensors) {
   }
 }
 
-TEST_P(ReduceAddCoalescedTest, NumericGradientsOfBothOrders) {
+TEST_P(AutogradReduceAddCoalescedTest, NumericGradientsOfBothOrders) {
   const auto function = [&](const auto& in) { return run(rows(in)); };
   EXPECT_TRUE(gradcheck(function, flat_leaves()));
   EXPECT_TRUE(gradgradcheck(function, flat_leaves()));
@@ -114,7 +115,7 @@ TEST_P(ReduceAddCoalescedTest, NumericGradientsOfBothOrders) {
   EXPECT_TRUE(gradgradcheck(cubed, flat_leaves()));
 }
 
-TEST_P(ReduceAddCoalescedTest, NumericGradientsOfBothOrdersForComplexTensors) {
+TEST_P(AutogradReduceAddCoalescedTest, NumericGradientsOfBothOrdersForComplexTensors) {
   const auto squared = [&](const auto& in) {
     auto sums = run(rows(in));
     for (at::Tensor& sum : sums) {
@@ -126,7 +127,8 @@ TEST_P(ReduceAddCoalescedTest, NumericGradientsOfBothOrdersForComplexTensors) {
   EXPECT_TRUE(gradgradcheck(squared, flat_leaves(at::kComplexDouble)));
 }
 
-TEST_P(ReduceAddCoalescedTest, UndefinedEntriesCountAsZeroAndUndefinedInAllRowsStaysUndefined) {
+TEST_P(AutogradReduceAddCoalescedTest,
+       UndefinedEntriesCountAsZeroAndUndefinedInAllRowsStaysUndefined) {
   const auto flat = flat_leaves();
   Rows inputs = rows(flat);
   for (size_t i = 0; i < k(); ++i) {
@@ -146,7 +148,7 @@ TEST_P(ReduceAddCoalescedTest, UndefinedEntriesCountAsZeroAndUndefinedInAllRowsS
   }
 }
 
-TEST_P(ReduceAddCoalescedTest, SumsNeedGradExactlyWhereOneEntryDoes) {
+TEST_P(AutogradReduceAddCoalescedTest, SumsNeedGradExactlyWhereOneEntryDoes) {
   Rows inputs = rows(flat_leaves());
   for (size_t i = 0; i < k(); ++i) {
     inputs[i][0] = inputs[i][0].detach();
@@ -161,7 +163,7 @@ TEST_P(ReduceAddCoalescedTest, SumsNeedGradExactlyWhereOneEntryDoes) {
   EXPECT_FALSE(run(inputs)[1].requires_grad());
 }
 
-TEST_P(ReduceAddCoalescedTest, LeafGradientsDoNotShareMemory) {
+TEST_P(AutogradReduceAddCoalescedTest, LeafGradientsDoNotShareMemory) {
   const auto flat = flat_leaves();
   const at::Tensor upstream = at::ones({3}, flat[1].options().requires_grad(false));
   run(rows(flat))[1].backward(upstream);
@@ -175,7 +177,7 @@ TEST_P(ReduceAddCoalescedTest, LeafGradientsDoNotShareMemory) {
   EXPECT_THAT(upstream, BitwiseEqual(before));
 }
 
-TEST_P(ReduceAddCoalescedTest, BackwardMovesNothingToRowsThatNeedNoGradient) {
+TEST_P(AutogradReduceAddCoalescedTest, BackwardMovesNothingToRowsThatNeedNoGradient) {
   Rows inputs = rows(flat_leaves());
   for (size_t i = 1; i < k(); ++i) {
     for (at::Tensor& entry : inputs[i]) {
@@ -189,7 +191,7 @@ TEST_P(ReduceAddCoalescedTest, BackwardMovesNothingToRowsThatNeedNoGradient) {
   EXPECT_THAT(inputs[0][0].grad(), BitwiseEqual(at::ones({2, 2}, at::kDouble)));
 }
 
-TEST_P(ReduceAddCoalescedTest, SparseRowsGiveASparseSumWithGradients) {
+TEST_P(AutogradReduceAddCoalescedTest, SparseRowsGiveASparseSumWithGradients) {
   Rows inputs;
   at::Tensor expected = at::zeros({4, 2}, at::kDouble);
   for (size_t i = 0; i < k(); ++i) {

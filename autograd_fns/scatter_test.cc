@@ -22,7 +22,7 @@ using lockstep::testing::gradgradcheck;
 using lockstep::testing::random_tensor;
 using lockstep::testing::ThrowsError;
 
-class ScatterTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
+class AutogradScatterTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
  protected:
   const std::vector<c10::Device>& devices() const { return GetParam().devices; }
   int64_t k() const { return static_cast<int64_t>(devices().size()); }
@@ -41,9 +41,9 @@ class ScatterTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet
     return autograd_fns::scatter(input, devices(), options(dim));
   }
 };
-LOCKSTEP_INSTANTIATE_DEVICE_SETS(ScatterTest);
+LOCKSTEP_INSTANTIATE_DEVICE_SETS(AutogradScatterTest);
 
-TEST_P(ScatterTest, PiecesAreTheChunksInOrderOnTheirDevices) {
+TEST_P(AutogradScatterTest, PiecesAreTheChunksInOrderOnTheirDevices) {
   for (const int64_t dim : {0, 1, -2}) {
     const at::Tensor x = leaf({5, 7, 3}, 1);
     const auto expected = x.detach().cpu().chunk(k(), dim);
@@ -56,7 +56,7 @@ TEST_P(ScatterTest, PiecesAreTheChunksInOrderOnTheirDevices) {
   }
 }
 
-TEST_P(ScatterTest, SumOfAllPiecesGivesOnesToTheSource) {
+TEST_P(AutogradScatterTest, SumOfAllPiecesGivesOnesToTheSource) {
   const at::Tensor x = on_home(at::ones({10})).requires_grad_();
   at::Tensor total = on_home(at::zeros({}));
   for (const at::Tensor& piece : run(x)) {
@@ -67,7 +67,7 @@ TEST_P(ScatterTest, SumOfAllPiecesGivesOnesToTheSource) {
   EXPECT_EQ(x.grad().device(), x.device());
 }
 
-TEST_P(ScatterTest, TakesAnInputOnAnyDeviceAndGivesItsGradientThere) {
+TEST_P(AutogradScatterTest, TakesAnInputOnAnyDeviceAndGivesItsGradientThere) {
   for (const c10::Device source : {c10::Device(at::kCPU), devices().back()}) {
     const at::Tensor x = random_tensor({2 * k(), 3}, 1).to(source).requires_grad_();
     const auto expected = x.detach().cpu().chunk(k());
@@ -84,7 +84,7 @@ TEST_P(ScatterTest, TakesAnInputOnAnyDeviceAndGivesItsGradientThere) {
   }
 }
 
-TEST_P(ScatterTest, APieceWithoutGradientCountsAsZero) {
+TEST_P(AutogradScatterTest, APieceWithoutGradientCountsAsZero) {
   const at::Tensor x = leaf({4, 4}, 1);
   const at::Tensor first = run(x)[0];
   first.backward(at::full_like(first, 2));
@@ -93,7 +93,7 @@ TEST_P(ScatterTest, APieceWithoutGradientCountsAsZero) {
   EXPECT_THAT(x.grad(), BitwiseEqual(expected));
 }
 
-TEST_P(ScatterTest, NoGradientInAnyPieceStaysUndefined) {
+TEST_P(AutogradScatterTest, NoGradientInAnyPieceStaysUndefined) {
   const at::Tensor x = leaf({4}, 1);
   const auto slopes =
       run(x)[0].grad_fn()->operator()(torch::autograd::variable_list(run(x).size()));
@@ -101,7 +101,7 @@ TEST_P(ScatterTest, NoGradientInAnyPieceStaysUndefined) {
   EXPECT_FALSE(slopes[0].defined());
 }
 
-TEST_P(ScatterTest, RecordsOneNodeForAllPieces) {
+TEST_P(AutogradScatterTest, RecordsOneNodeForAllPieces) {
   const at::Tensor x = leaf({8}, 1);
   const auto pieces = run(x);
   const auto node = pieces[0].grad_fn();
@@ -113,7 +113,7 @@ TEST_P(ScatterTest, RecordsOneNodeForAllPieces) {
   EXPECT_EQ(node->next_edge(0).function, torch::autograd::impl::grad_accumulator(x));
 }
 
-TEST_P(ScatterTest, NumericGradientsOfBothOrders) {
+TEST_P(AutogradScatterTest, NumericGradientsOfBothOrders) {
   for (const at::ScalarType dtype : {at::kDouble, at::kComplexDouble}) {
     for (const int64_t dim : {0, -1}) {
       const auto function = [&](const auto& in) { return run(in[0], dim); };
@@ -132,7 +132,7 @@ TEST_P(ScatterTest, NumericGradientsOfBothOrders) {
   }
 }
 
-TEST_P(ScatterTest, NumericGradientsWithGivenChunkSizes) {
+TEST_P(AutogradScatterTest, NumericGradientsWithGivenChunkSizes) {
   comm::ScatterOptions sized = options();
   sized.chunk_sizes.emplace(devices().size(), 1);
   sized.chunk_sizes->front() = 3;
@@ -143,7 +143,7 @@ TEST_P(ScatterTest, NumericGradientsWithGivenChunkSizes) {
   EXPECT_TRUE(gradgradcheck(function, {leaf({k() + 2, 2}, 1)}));
 }
 
-TEST_P(ScatterTest, EmptyBatchHasAnEmptyGradient) {
+TEST_P(AutogradScatterTest, EmptyBatchHasAnEmptyGradient) {
   const at::Tensor x = on_home(at::ones({0, 3})).requires_grad_();
   at::Tensor total = on_home(at::zeros({}));
   for (const at::Tensor& piece : run(x)) {
@@ -153,7 +153,7 @@ TEST_P(ScatterTest, EmptyBatchHasAnEmptyGradient) {
   EXPECT_THAT(x.grad(), BitwiseEqual(at::zeros({0, 3})));
 }
 
-TEST_P(ScatterTest, KeepsTheMemoryFormat) {
+TEST_P(AutogradScatterTest, KeepsTheMemoryFormat) {
   const at::Tensor x =
       leaf({10, 3, 4, 4}, 1, at::kFloat).contiguous(at::MemoryFormat::ChannelsLast);
   for (const at::Tensor& piece : run(x)) {
@@ -162,7 +162,7 @@ TEST_P(ScatterTest, KeepsTheMemoryFormat) {
   }
 }
 
-TEST_P(ScatterTest, InputsThatNeedNoGradAndNoGradModeRecordNothing) {
+TEST_P(AutogradScatterTest, InputsThatNeedNoGradAndNoGradModeRecordNothing) {
   for (const at::Tensor& piece : run(on_home(random_tensor({8}, 1)))) {
     EXPECT_FALSE(piece.requires_grad());
   }
@@ -172,7 +172,7 @@ TEST_P(ScatterTest, InputsThatNeedNoGradAndNoGradModeRecordNothing) {
   }
 }
 
-TEST_P(ScatterTest, InPlaceUseOfAPieceIsRecordedAndLeavesInputAndNeighboursAlone) {
+TEST_P(AutogradScatterTest, InPlaceUseOfAPieceIsRecordedAndLeavesInputAndNeighboursAlone) {
   const at::Tensor x = leaf({8}, 1);
   const at::Tensor before = x.detach().clone();
   const auto pieces = run(x);
@@ -186,7 +186,7 @@ TEST_P(ScatterTest, InPlaceUseOfAPieceIsRecordedAndLeavesInputAndNeighboursAlone
   EXPECT_THAT(x.grad(), BitwiseEqual(before + 1));
 }
 
-TEST_P(ScatterTest, AModelThatStartsInPlaceTrainsOnEveryPiece) {
+TEST_P(AutogradScatterTest, AModelThatStartsInPlaceTrainsOnEveryPiece) {
   const at::Tensor batch = on_home(random_tensor({8, 2}, 1));
   const at::Tensor before = batch.clone();
   const at::Tensor weight = leaf({2, 3}, 2);
@@ -200,7 +200,7 @@ TEST_P(ScatterTest, AModelThatStartsInPlaceTrainsOnEveryPiece) {
   EXPECT_THAT(weight.grad(), lockstep::testing::AllClose(serial));
 }
 
-TEST_P(ScatterTest, AWriteToTheBatchAfterForwardDoesNotReachGradients) {
+TEST_P(AutogradScatterTest, AWriteToTheBatchAfterForwardDoesNotReachGradients) {
   const at::Tensor batch = on_home(random_tensor({8}, 1));
   const at::Tensor before = batch.clone();
   const at::Tensor weight = leaf({}, 2);
@@ -213,7 +213,7 @@ TEST_P(ScatterTest, AWriteToTheBatchAfterForwardDoesNotReachGradients) {
   EXPECT_THAT(weight.grad(), lockstep::testing::AllClose(before.sum()));
 }
 
-TEST_P(ScatterTest, RunsBackwardTwiceOnAKeptGraph) {
+TEST_P(AutogradScatterTest, RunsBackwardTwiceOnAKeptGraph) {
   const at::Tensor x = leaf({8}, 1);
   const at::Tensor loss = run(x)[0].pow(2).sum();
   const auto first = torch::autograd::grad({loss}, {x}, {}, /*retain_graph=*/true);

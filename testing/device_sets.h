@@ -5,7 +5,8 @@
 //   class ScatterTest : public ::testing::TestWithParam<DeviceSet> {};
 //   LOCKSTEP_INSTANTIATE_DEVICE_SETS(ScatterTest);
 //   TEST_P(ScatterTest, KeepsOrder) { auto parts = scatter(input, GetParam().devices); ... }
-// To add a set, add one line to the list in all_device_sets() (device_sets.cc).
+// A suite knows this header alone; which sets there are, a program decides by what it links:
+// //testing:device_sets or //testing:gpu_device_sets. To add a set, add one line to the list there.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -28,10 +29,12 @@ struct DeviceSet {
   std::function<comm::CollectiveCounters()> counters;  // what `collectives` has done so far
 };
 
-// cpu1, cpu2, cpu3, cpu4: the CPU listed that often, as logical replicas; sim2, sim3, sim4: so many
-// simulated devices (simdev/), which exist while tests run; nccl2, nccl3: the same devices, connected
-// by NcclCollectives with a fake of NCCL (fake_nccl/) below. After each test a synchronisation fault
-// or a broken rule of NCCL that it did not take fails it.
+// Linked with //testing:device_sets: cpu1, cpu2, cpu3, cpu4: the CPU listed that often, as logical
+// replicas; sim2, sim3, sim4: so many simulated devices (simdev/), which exist while tests run;
+// simtwice: one of them listed twice; nccl2, nccl3: such devices connected by NcclCollectives with a
+// fake of NCCL (fake_nccl/) below. After each test a synchronisation fault or a broken rule of NCCL
+// that it did not take fails it.
+// Linked with //testing:gpu_device_sets: the machine's CUDA devices; see gpu_device_sets.h.
 // Threads: safe.
 std::vector<DeviceSet> all_device_sets();
 

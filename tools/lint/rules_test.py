@@ -138,6 +138,12 @@ class RulesTest(unittest.TestCase):
         self.assert_refused("sizes", "comm/a.cc", "\n" * (rules.MAX_LINES + 1), "longer than")
         self.assert_passed("sizes", {"comm/a.cc": "\n" * rules.MAX_LINES})
 
+    def test_suites_refuses_one_that_no_gpu_will_see(self):
+        suite = 'lockstep_suite(\n    name = "a_test",\n    deps = [],\n)\n'
+        program = {"tools/gpu_check/BUILD.bazel": 'SUITES = [\n    "//comm:a_test_suite",\n]\n'}
+        self.assert_refused("suites", "comm/BUILD.bazel", "\n" + suite, "comm/BUILD.bazel:2")
+        self.assert_passed("suites", dict(program, **{"comm/BUILD.bazel": suite}))
+
     def test_every_rule_has_a_test(self):
         tests = " ".join(name for name in dir(self) if name.startswith("test_"))
         for rule in rules.RULES:
