@@ -31,11 +31,7 @@ def _cuda_object_impl(ctx):
         mnemonic = "CudaCompile",
         progress_message = "Compiling " + source.short_path,
     )
-
-    # Bazel gives a .pic.o to links of position-independent code alone, and a .o to the others.
-    plain = ctx.actions.declare_file(ctx.label.name + ".o")
-    ctx.actions.symlink(output = plain, target_file = compiled)
-    return [DefaultInfo(files = depset([compiled, plain]))]
+    return [DefaultInfo(files = depset([compiled]))]
 
 _cuda_object = rule(
     implementation = _cuda_object_impl,
@@ -47,7 +43,10 @@ _cuda_object = rule(
 )
 
 def cuda_library(name, srcs = [], hdrs = [], deps = [], tags = [], **kwargs):
-    """A cc_library of .cc and .cu files.
+    """A cc_library of .cc and .cu files, for builds with --force_pic.
+
+    Bazel gives a .pic.o to links of position-independent code alone, and to a shared library both
+    of a .o and a .pic.o.
 
     It is left out of //... ("manual"), since nvcc is fetched for whatever names it.
 
