@@ -144,16 +144,16 @@ std::vector<at::Tensor> reduce_add_coalesced(c10::ArrayRef<std::vector<at::Tenso
   DeviceCollectives& collectives = internal::choose_collectives(options.collectives, home, places);
   std::vector<at::Tensor> sums(width);
   std::vector<ReduceAddCall> unpacked;
-  // One kernel for many large tensors beats an addition for each.
-  const bool by_kernel =
-      internal::has_pack_add(home.type()) &&
+  const bool has_kernel = internal::has_pack_add(home.type());
+  const bool all_at_home =
       std::all_of(places.begin(), places.end(), [&](c10::Device place) { return place == home; });
-  const int64_t alone_bytes =
-      by_kernel ? std::numeric_limits<int64_t>::max() : collectives.unpacked_bytes();
+  // One kernel for many large tensors beats an addition for each.
+  const int64_t alone_bytes = has_kernel && all_at_home ? std::numeric_limits<int64_t>::max()
+                                                        : collectives.unpacked_bytes();
   for (const CoalesceGroup& group : coalesce_groups(groupable, options.buffer_bytes, alone_bytes)) {
     const std::vector<at::Tensor> like = internal::members_of(group, groupable);
     std::vector<at::Tensor> group_sums;
-    if (common_device(inputs, group) == home) {
+    if ((home.is_cpu() || has_kernel) && common_device(inputs, group) == home) {
       group_sums =
           home.is_cpu() ? sum_in_place(inputs, group, like) : sum_by_kernel(inputs, group, like);
     }

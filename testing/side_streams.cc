@@ -4,30 +4,19 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <algorithm>
+#include <unordered_set>
 
 #include "comm/current_streams.h"
 #include "testing/simdev/counters.h"
 
 namespace lockstep::testing {
-namespace {
-
-// A device has one current stream, however often a list names it.
-bool all_distinct(const std::vector<c10::Device>& devices) {
-  for (auto device = devices.begin(); device != devices.end(); ++device) {
-    if (std::find(devices.begin(), device, *device) != device) {
-      return false;
-    }
-  }
-  return true;
-}
-
-}  // namespace
 
 std::vector<DeviceSet> device_sets_with_streams() {
   std::vector<DeviceSet> with_streams;
   for (const DeviceSet& set : all_device_sets()) {
-    if (!set.devices[0].is_cpu() && all_distinct(set.devices)) {
+    // A device has one current stream, however often a list names it.
+    const std::unordered_set<c10::Device> distinct(set.devices.begin(), set.devices.end());
+    if (!set.devices[0].is_cpu() && distinct.size() == set.devices.size()) {
       with_streams.push_back(set);
     }
   }

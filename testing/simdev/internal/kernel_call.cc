@@ -169,24 +169,20 @@ void KernelCall::write_back() {
 
 void KernelCall::write_back_dense(const Argument& argument) {
   const at::Tensor &device = argument.device, &host = argument.host;
-  c10::StorageImpl* storage = device.storage().unsafeGetStorageImpl();
-  const size_t bytes = host.storage().nbytes();
-  const bool moved =
-      raw_address(host.storage()) != kernel_address(raw_address(device.storage()), device_) ||
-      bytes != storage->nbytes();
-  if (moved) {
-    const c10::Storage grown = adopt(host.storage(), device_);
-    storage->set_data_ptr_noswap(
-        std::move(grown.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks()));
-    storage->set_nbytes(bytes);
-  }
   if (!device.sizes().equals(host.sizes()) || !device.strides().equals(host.strides()) ||
       device.storage_offset() != host.storage_offset()) {
     device.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides(),
                                                         host.storage_offset());
   }
-  if (moved) {
-    note_write(device);
+  c10::StorageImpl* storage = device.storage().unsafeGetStorageImpl();
+  const size_t bytes = host.storage().nbytes();
+  if (raw_address(host.storage()) != kernel_address(raw_address(device.storage()), device_) ||
+      bytes != storage->nbytes()) {
+    const c10::Storage grown = adopt(host.storage(), device_);
+    storage->set_data_ptr_noswap(
+        std::move(grown.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks()));
+    storage->set_nbytes(bytes);
+    note_write(device);  // of the new size
   }
 }
 
