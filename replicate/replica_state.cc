@@ -14,7 +14,6 @@
 #include "comm/broadcast.h"
 #include "comm/current_streams.h"
 #include "comm/device_list.h"
-#include "replicate/generator_guard.h"
 #include "replicate/placement.h"
 #include "replicate/sum_router.h"
 
@@ -185,11 +184,12 @@ void ReplicaState::remember_buffers() {
 void ReplicaState::build() {
   // Before any copy is made: a clone of a module on another device would be wasted work there.
   check_module_is_on(*module_, devices_[0]);
+  // On the caller's thread, whose handler gets it.
+  warn_if_nothing_is_registered(*module_, options_);
   const auto num_replicas = static_cast<int64_t>(devices_.size());
   std::vector<std::shared_ptr<torch::nn::Module>> replicas(devices_.size());
   std::vector<Pairs> pairs(devices_.size());
   {
-    const GeneratorGuard generator;
     const auto streams = comm::current_streams(devices_);
     (options_.executor ? options_.executor : Executor(run_serially))(num_replicas, [&](int64_t r) {
       const c10::InferenceMode normal_mode(false);

@@ -3,11 +3,15 @@
 
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
+#include <torch/nn/modules/container/parameterdict.h>
+#include <torch/nn/modules/container/parameterlist.h>
 
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 #include <utility>
+
+#include "replicate/no_draws_scope.h"
 
 namespace lockstep::replicate::internal {
 namespace {
@@ -40,6 +44,14 @@ constexpr const char* kTooFew = "after calling reset()";
 }
 
 [[noreturn]] void report_too_few(const Module& module, const std::string& place) {
+  const bool list = dynamic_cast<const torch::nn::ParameterListImpl*>(&module) != nullptr;
+  const bool dict = dynamic_cast<const torch::nn::ParameterDictImpl*>(&module) != nullptr;
+  const char* const container = list ? "ParameterList" : "ParameterDict";
+  TORCH_CHECK(!list && !dict, "[replicate] cannot copy ", place, " of type torch::nn::", container,
+              ": LibTorch's clone() loses its entries (",
+              join(module.named_parameters(false).keys()),
+              "); use lockstep::replicate::", container,
+              " (replicate/parameter_containers.h), which is the same but for that");
   std::vector<std::string> names = module.named_parameters(false).keys();
   for (const std::string& name : module.named_buffers(false).keys()) {
     names.push_back(name);
@@ -84,6 +96,24 @@ std::shared_ptr<Module> clone_module(const Module& original, c10::Device device)
   } catch (const c10::Error& error) {
     explain_failed_clone(original, "", error);
   }
+}
+
+std::shared_ptr<Module> make_module(const std::shared_ptr<Module>& original, c10::Device device,
+                                    const ReplicateOptions& options) {
+  std::shared_ptr<Module> twin;
+  if (options.factory) {
+    twin = options.factory();
+    TORCH_CHECK(twin != nullptr, "[replicate] ReplicateOptions::factory returned null for a ",
+                original->name());
+  } else if (const auto* replicatable = dynamic_cast<const Replicatable*>(original.get())) {
+    twin = replicatable->make_replica();
+    TORCH_CHECK(twin != nullptr, "[replicate] make_replica() of ", original->name(),
+                " returned null");
+  } else {
+    return clone_module(*original, device);
+  }
+  twin->to(device);
+  return twin;
 }
 
 class Pairing {
@@ -204,22 +234,33 @@ class Pairing {
 
 }  // namespace
 
+void warn_if_nothing_is_registered(const Module& module, const ReplicateOptions& options) {
+  // LibTorch's own layers register what they hold. A Replicatable module and a factory are answers
+  // of somebody who has thought of it.
+  const bool own_copy = options.factory || dynamic_cast<const Replicatable*>(&module) != nullptr;
+  const bool known = module.name().rfind("torch::nn::", 0) == 0;
+  if (!own_copy && !known && module.parameters().empty() && module.buffers().empty()) {
+    TORCH_WARN_ONCE("[replicate] nothing is registered in the module of type ", module.name(),
+                    ": no parameter, no buffer, no child that has one. Layers in a plain member, "
+                    "such as a std::vector, are not seen: all replicas would use the original's. "
+                    "Register them, or put them into a ModuleList. Derive a module that really "
+                    "holds no tensor from lockstep::replicate::Replicatable.");
+  }
+}
+
 std::shared_ptr<Module> make_twin(const std::shared_ptr<Module>& original, c10::Device device,
                                   const ReplicateOptions& options) {
-  std::shared_ptr<Module> twin;
-  if (options.factory) {
-    twin = options.factory();
-    TORCH_CHECK(twin != nullptr, "[replicate] ReplicateOptions::factory returned null for a ",
-                original->name());
-  } else if (const auto* replicatable = dynamic_cast<const Replicatable*>(original.get())) {
-    twin = replicatable->make_replica();
-    TORCH_CHECK(twin != nullptr, "[replicate] make_replica() of ", original->name(),
-                " returned null");
-  } else {
-    return clone_module(*original, device);
+  const NoDrawsScope no_draws;
+  try {
+    return make_module(original, device, options);
+  } catch (...) {
+    if (!no_draws.has_skipped()) {
+      throw;
+    }
   }
-  twin->to(device);
-  return twin;
+  // What initialises it may compute with parameters that were not drawn, such as an inverse.
+  const NoDrawsScope drawn(NoDrawsScope::Initialisation::kDrawn);
+  return make_module(original, device, options);
 }
 
 Pairs pair_with_twin(const std::shared_ptr<Module>& original, const std::shared_ptr<Module>& twin,

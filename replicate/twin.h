@@ -43,8 +43,15 @@ struct Pairs {
   std::vector<ExtraTensors> extras;
 };
 
+// Warns, once per process, of a module whose tree holds no registered tensor though its type is
+// neither LibTorch's nor Replicatable: its layers are probably in members that nobody sees.
+void warn_if_nothing_is_registered(const torch::nn::Module& module,
+                                   const ReplicateOptions& options);
+
 // Returns a module of the structure of `original` on `device`, by options.factory, Replicatable or
-// clone(), whichever applies first. Never writes to the original.
+// clone(), whichever applies first. Never writes to the original, and draws from no generator: its
+// parameters have no initial values. See no_draws_scope.h; an initialisation that then fails is run
+// once more with values.
 // Throws: c10::Error naming the concrete type and the three ways, if none applies; one naming the
 //   tensors that reset() does not register, if clone() fails for that.
 std::shared_ptr<torch::nn::Module> make_twin(const std::shared_ptr<torch::nn::Module>& original,

@@ -7,6 +7,7 @@ strings "path:line: what is wrong". tools/lint/README.md lists the rules.
 
 import posixpath
 import re
+import textwrap
 
 LAYERS = ("comm", "autograd_fns", "replicate", "parallel")
 CPP = (".h", ".cc", ".cu")
@@ -30,7 +31,7 @@ FOREIGN_REFUSED = {
     "comm": ((r"torch/csrc/autograd/|torch/autograd\.h", None), (NN, None)),
     "autograd_fns": ((NN, None),),
     "replicate": (
-        (NN, r"torch/nn/(module|cloneable|pimpl)\.h$"),
+        (NN, r"torch/nn/(module|cloneable|pimpl|modules/container/parameter(list|dict))\.h$"),
         (r"(thread|future)$", None),
         (r"ATen/Parallel.*\.h$", None),
     ),
@@ -222,10 +223,10 @@ def words(tree):
 
 
 def quoted(text, name):
-    """The lines between `// [readme: NAME]` and `// [end]`, or None."""
-    found = re.search(r"^// \[readme: %s\]\n(.*?)^// \[end\]$" % re.escape(name), text,
+    """The lines between `// [readme: NAME]` and `// [end]`, without their indentation, or None."""
+    found = re.search(r"^ *// \[readme: %s\]\n(.*?)^ *// \[end\]$" % re.escape(name), text,
                       re.MULTILINE | re.DOTALL)
-    return found.group(1) if found else None
+    return textwrap.dedent(found.group(1)) if found else None
 
 
 def quotes(tree):

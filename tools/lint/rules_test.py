@@ -128,6 +128,9 @@ class RulesTest(unittest.TestCase):
 
     def test_quotes_refuses_code_that_is_not_compiled(self):
         source = {"examples/a.cc": "int x;\n// [readme: one]\nint main() {}\n// [end]\n"}
+        inner = {"a_test.cc": "int f() {\n  // [readme: in]\n  g();\n  // [end]\n}\n"}
+        self.assert_passed("quotes", dict(inner, **{
+            "README.md": "<!-- code: a_test.cc in -->\n```c++\ng();\n```\n"}))
         mark = "<!-- code: examples/a.cc %s -->\n```c++\n%s```\n"
         self.assert_passed("quotes", dict(source, **{"README.md": mark % ("one", "int main() {}\n")}))
         self.assert_refused("quotes", "README.md", mark % ("one", "int main();\n"), "differs", **source)

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules whose layers nobody registered: they cannot be replicated, and the user is told.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/cloneable.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+
+#include <string>
+#include <vector>
+
+#include "replicate/replicas_fixture.h"
+#include "replicate/replicatable.h"
+#include "replicate/replicate.h"
+#include "replicate/test_modules.h"
+#include "testing/device_sets.h"
+
+namespace lockstep::replicate {
+namespace {
+
+using lockstep::testing::BitwiseEqual;
+using ::testing::HasSubstr;
+
+class Warnings : public c10::WarningHandler {
+ public:
+  Warnings() : guard_(this), always_(true) {}
+  void process(const c10::Warning& warning) override { text += warning.msg() + '\n'; }
+
+  std::string text;
+
+ private:
+  c10::WarningUtils::WarningHandlerGuard guard_;
+  c10::WarningUtils::WarnAlways always_;
+};
+
+struct PlainVectorImpl : torch::nn::Cloneable<PlainVectorImpl> {
+  PlainVectorImpl() { reset(); }
+  void reset() override { layers = {torch::nn::Linear(2, 2)}; }
+  at::Tensor forward(const at::Tensor& x) { return layers[0](x); }
+  std::vector<torch::nn::Linear> layers;
+};
+
+struct ListedImpl : torch::nn::Cloneable<ListedImpl> {
+  ListedImpl() { reset(); }
+  void reset() override {
+    layers = register_module("layers", torch::nn::ModuleList(torch::nn::Linear(2, 2)));
+  }
+  at::Tensor forward(const at::Tensor& x) { return layers[0]->as<torch::nn::Linear>()->forward(x); }
+  torch::nn::ModuleList layers{nullptr};
+};
+
+struct NothingImpl : torch::nn::Module, Replicatable {
+  std::shared_ptr<torch::nn::Module> make_replica() const override {
+    return std::make_shared<NothingImpl>();
+  }
+};
+
+class UnregisteredTest : public ReplicasTest {};
+LOCKSTEP_INSTANTIATE_DEVICE_SETS(UnregisteredTest);
+
+// allenai/allennlp#2780
+TEST_P(UnregisteredTest, AModuleThatRegistersNothingGetsAWarningWithTheRemedy) {
+  Warnings warnings;
+  replicate(std::make_shared<PlainVectorImpl>(), devices(), options());
+  EXPECT_THAT(warnings.text, HasSubstr("nothing is registered in the module of type "
+                                       "lockstep::replicate::"));
+  EXPECT_THAT(warnings.text, HasSubstr("PlainVectorImpl"));
+  EXPECT_THAT(warnings.text, HasSubstr("ModuleList"));
+}
+
+TEST_P(UnregisteredTest, TheSameLayersInAModuleListTrainWithoutAWarning) {
+  Warnings warnings;
+  const auto net = placed(std::make_shared<ListedImpl>());
+  for (const auto& replica : replicate(net, devices(), options())) {
+    replica->forward(beside(*replica, at::ones({1, 2}))).sum().backward();
+  }
+  EXPECT_THAT(net->parameters()[0].grad().cpu(),
+              BitwiseEqual(at::ones({2, 2}) * static_cast<double>(k())));
+  EXPECT_EQ(warnings.text, "");
+}
+
+TEST_P(UnregisteredTest, LayersWithoutTensorsAndReplicatablesGetNoWarning) {
+  Warnings warnings;
+  replicate(torch::nn::Dropout(0.5), devices(), options());
+  replicate(std::make_shared<NothingImpl>(), devices(), options());
+  EXPECT_EQ(warnings.text, "");
+}
+
+}  // namespace
+}  // namespace lockstep::replicate
