@@ -4,6 +4,8 @@
 #include <ATen/Context.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <utility>
+
 namespace lockstep::parallel::internal {
 namespace {
 
@@ -25,24 +27,20 @@ std::vector<c10::Device> all_cuda_devices() {
 
 }  // namespace
 
-at::Tensor data_parallel_once(const std::shared_ptr<torch::nn::Module>& module,
-                              const at::Tensor& input,
-                              const std::optional<std::vector<c10::Device>>& devices,
-                              std::optional<c10::Device> output_device, int64_t dim,
-                              const ForwardFunction& function) {
-  const std::vector<c10::Device> all =
-      parallel_devices(kName, devices.has_value() ? *devices : all_cuda_devices());
+std::vector<c10::Device> devices_for_call(const std::optional<std::vector<c10::Device>>& devices) {
+  return parallel_devices(kName, devices.has_value() ? *devices : all_cuda_devices());
+}
+
+std::vector<at::Tensor> run_once(const std::shared_ptr<torch::nn::Module>& module,
+                                 c10::ArrayRef<c10::Device> devices, DataParallelOptions options,
+                                 const ReplicaCall& call) {
+  TORCH_CHECK(options.policy != DevicePolicy::kAutomatic, "[", kName,
+              "] DevicePolicy::kAutomatic needs steps to measure: use DataParallel");
   // A replica costs a copy of the module's structure: make none that would have no rows.
-  const size_t num_chunks = batch_sizes(kName, input, dim, all.size()).size();
-  DataParallelOptions options;
-  options.output_device = output_device;
-  options.dim = dim;
-  const auto used = c10::ArrayRef<c10::Device>(all).slice(0, num_chunks);
-  const auto core = std::make_shared<DataParallelCore>(kName, module, used, std::move(options),
-                                                       &shared_worker_pool());
-  const at::Tensor output = core->forward(input, function);
-  // A vector with one entry per replica, also where there was one replica because of few rows.
-  return output.dim() == 0 && all.size() > 1 ? output.reshape({1}) : output;
+  const size_t num_chunks = batch_sizes(kName, call, options.dim, devices.size()).size();
+  const auto core = std::make_shared<DataParallelCore>(kName, module, devices, std::move(options),
+                                                       &shared_worker_pool(), num_chunks);
+  return core->run(call);
 }
 
 }  // namespace lockstep::parallel::internal

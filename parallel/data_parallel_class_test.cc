@@ -10,6 +10,7 @@
 #include "comm/copy_collectives.h"
 #include "parallel/data_parallel_core.h"
 #include "parallel/data_parallel_fixture.h"
+#include "parallel/typed_call.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -236,10 +237,13 @@ TEST_P(DataParallelClassTest, ThreadsDoNotGrowOverAHundredSteps) {
   Scale module(2);
   module->to(first());
   const auto core = std::make_shared<internal::DataParallelCore>("test", module.ptr(), devices(),
-                                                                 options(), &pool);
+                                                                 options(), &pool, num_devices());
+  const auto run = [&](const internal::ReplicaCall& call) { return core->run(call); };
   const at::Tensor x = data({8, 2}, 1);
   for (int step = 0; step < 100; ++step) {
-    core->forward(x, internal::forward_as<ScaleImpl, 1>).sum().backward();
+    internal::run_call<ScaleImpl>("test", num_devices(), run, internal::Forward(), x)
+        .sum()
+        .backward();
   }
   EXPECT_EQ(pool.num_workers(), static_cast<int64_t>(num_devices()) - 1);
 }

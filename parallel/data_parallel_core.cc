@@ -3,22 +3,23 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "autograd_fns/gather.h"
 #include "autograd_fns/node_ptr.h"
-#include "autograd_fns/scatter.h"
 #include "comm/device_list.h"
-#include "comm/scatter.h"
 #include "parallel/parallel_apply.h"
 #include "parallel/replica_backward.h"
+#include "parallel/scatter_arguments.h"
 #include "replicate/placement.h"
 
 namespace lockstep::parallel::internal {
@@ -63,34 +64,6 @@ bool runs_per_replica(const char* name, BackwardEngine engine, c10::ArrayRef<c10
                                               : engine == BackwardEngine::kPerReplica;
 }
 
-int64_t wrap_dim(int64_t dim, int64_t rank) { return dim < 0 ? dim + rank : dim; }
-
-// Whether all outputs are scalars. Throws if they cannot be joined along dim.
-bool check_outputs(const char* name, c10::ArrayRef<at::Tensor> outputs, int64_t dim) {
-  const at::Tensor& first = outputs[0];
-  for (size_t r = 0; r < outputs.size(); ++r) {
-    const at::Tensor& output = outputs[r];
-    TORCH_CHECK(output.defined(), "[", name, "] replica ", r, " returned an undefined tensor");
-    TORCH_CHECK(output.dtype() == first.dtype(), "[", name, "] replica ", r, " returned ",
-                output.dtype(), " but replica 0 ", first.dtype());
-    TORCH_CHECK(output.dim() == first.dim(), "[", name, "] cannot join the outputs along dim ", dim,
-                ": replica ", r, " returned shape ", output.sizes(), " but replica 0 ",
-                first.sizes());
-    if (first.dim() == 0) {
-      continue;
-    }
-    TORCH_CHECK(dim >= -first.dim() && dim < first.dim(), "[", name,
-                "] cannot join the outputs along dim ", dim, ": replica ", r, " returned shape ",
-                output.sizes(), ", whose dims are ", -first.dim(), " to ", first.dim() - 1);
-    for (int64_t d = 0; d < first.dim(); ++d) {
-      TORCH_CHECK(d == wrap_dim(dim, first.dim()) || output.size(d) == first.size(d), "[", name,
-                  "] cannot join the outputs along dim ", dim, ": replica ", r, " returned shape ",
-                  output.sizes(), " but replica 0 ", first.sizes());
-    }
-  }
-  return first.dim() == 0;
-}
-
 // An embedding with a maximal norm shortens the rows that it looks up, in place.
 bool shortens_its_weight(const torch::nn::Module& module) {
   if (const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&module)) {
@@ -98,13 +71,6 @@ bool shortens_its_weight(const torch::nn::Module& module) {
   }
   const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&module);
   return bag != nullptr && bag->options.max_norm().has_value();
-}
-
-void warn_scalars(const char* name) {
-  TORCH_WARN_ONCE("[", name,
-                  "] the replicas' outputs are scalars: they are joined to a vector with "
-                  "one entry per replica. A mean over the batch is the mean of these, weighted by "
-                  "the replicas' rows.");
 }
 
 }  // namespace
@@ -119,34 +85,22 @@ std::vector<c10::Device> parallel_devices(const char* name, c10::ArrayRef<c10::D
   return normalized;
 }
 
-std::vector<int64_t> batch_sizes(const char* name, c10::ArrayRef<at::Tensor> inputs, int64_t dim,
-                                 size_t num_devices) {
-  int64_t rows = 0;
-  for (size_t j = 0; j < inputs.size(); ++j) {
-    TORCH_CHECK(inputs[j].defined(), "[", name, "] input ", j, " is undefined");
-    const int64_t rank = inputs[j].dim();
-    TORCH_CHECK(rank > 0, "[", name, "] input ", j, " has no dimension to be split along");
-    TORCH_CHECK(dim >= -rank && dim < rank, "[", name, "] expected dim from ", -rank, " to ",
-                rank - 1, " for input ", j, " of shape ", inputs[j].sizes(), ", got ", dim);
-    const int64_t size = inputs[j].size(dim);
-    TORCH_CHECK(j == 0 || size == rows, "[", name, "] input ", j, " has size ", size, " along dim ",
-                dim, ", but input 0 has ", rows);
-    rows = size;
-  }
-  return comm::even_sizes(rows, static_cast<int64_t>(num_devices));
-}
-
 DataParallelCore::DataParallelCore(const char* name, std::shared_ptr<torch::nn::Module> module,
                                    c10::ArrayRef<c10::Device> devices, DataParallelOptions options,
-                                   WorkerPool* pool)
+                                   WorkerPool* pool, size_t num_replicas)
     : name_(name),
       module_(std::move(module)),
       devices_(parallel_devices(name, devices)),
       options_(std::move(options)),
+      num_replicas_(options_.policy == DevicePolicy::kOneDevice
+                        ? 1
+                        : std::min(num_replicas, devices_.size())),
       own_pool_(pool == nullptr ? std::make_unique<WorkerPool>() : nullptr),
-      pool_(pool == nullptr ? own_pool_.get() : pool) {
+      pool_(pool == nullptr ? own_pool_.get() : pool),
+      generators_(devices_.size()),
+      decision_(name_, module_, devices_, options_) {
   TORCH_CHECK(module_ != nullptr, "[", name_, "] expected a module, got null");
-  if (devices_.size() == 1) {
+  if (num_replicas_ == 1) {
     replicate::internal::check_module_is_on(*module_, devices_[0]);
     return;
   }
@@ -160,12 +114,14 @@ DataParallelCore::DataParallelCore(const char* name, std::shared_ptr<torch::nn::
       [others = options_.replicate.writes_parameters](const torch::nn::Module& part) {
         return shortens_its_weight(part) || (others && others(part));
       };
-  if (runs_per_replica(name_, options_.backward, devices_)) {
-    auto relays = std::make_unique<RelayRouter>(devices_.size());
+  const std::vector<c10::Device> used(devices_.begin(),
+                                      devices_.begin() + static_cast<int64_t>(num_replicas_));
+  if (runs_per_replica(name_, options_.backward, used)) {
+    auto relays = std::make_unique<RelayRouter>(num_replicas_);
     relays_ = relays.get();
-    state_ = std::make_unique<ReplicaState>(module_, devices_, replicate, std::move(relays));
+    state_ = std::make_unique<ReplicaState>(module_, used, replicate, std::move(relays));
   } else {
-    state_ = replicate::internal::make_replica_state(module_, devices_, replicate);
+    state_ = replicate::internal::make_replica_state(module_, used, replicate);
   }
 }
 
@@ -179,113 +135,215 @@ std::vector<std::shared_ptr<torch::nn::Module>> DataParallelCore::replicas() {
   return state_->replicas();
 }
 
-at::Tensor DataParallelCore::forward(c10::ArrayRef<at::Tensor> inputs,
-                                     const ForwardFunction& function) {
+void DataParallelCore::check_not_inside() const {
   TORCH_CHECK(!ActiveCore::contains(this), "[", name_,
               "] forward was called from inside the forward of one of its own replicas");
-  if (inputs.empty()) {
-    return run_alone(inputs, function);
+}
+
+std::vector<int64_t> DataParallelCore::sizes_for(const ReplicaCall& call) {
+  std::vector<int64_t> sizes = batch_sizes(name_, call, options_.dim, devices_.size());
+  if (sizes.size() > 1) {
+    const int64_t rows = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    if (decision_.mode_for(rows) == DeviceChoice::kOneDevice) {
+      return {rows};
+    }
   }
-  const std::vector<int64_t> sizes = batch_sizes(name_, inputs, options_.dim, devices_.size());
+  return sizes;
+}
+
+std::vector<at::Tensor> DataParallelCore::run(const ReplicaCall& call) {
+  check_not_inside();
+  const Joined joined = run_chunks(call, sizes_for(call), options_.output_dims);
+  const bool may_vary = options_.policy == DevicePolicy::kAutomatic && devices_.size() > 1 &&
+                        !split_tensors(call).empty();
+  TORCH_CHECK(
+      !joined.has_scalars || !may_vary, "[", name_,
+      "] DevicePolicy::kAutomatic cannot be used with a forward that returns scalars: one "
+      "device gives one, replicas a vector. Return a value for each row, or use train_step");
+  if (joined.made_vectors) {
+    TORCH_WARN_ONCE(
+        "[", name_,
+        "] the replicas' outputs are scalars: they are joined to a vector with one "
+        "entry per replica. A mean over the batch is the mean of these, weighted by the "
+        "replicas' rows.");
+  }
+  return joined.tensors;
+}
+
+DataParallelCore::Joined DataParallelCore::run_chunks(const ReplicaCall& call,
+                                                      const std::vector<int64_t>& sizes,
+                                                      c10::ArrayRef<int64_t> output_dims) {
   if (sizes.size() == 1) {
-    return run_alone(inputs, function);
+    return run_alone(call, output_dims);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   state_->synchronize();
-  return relays_ != nullptr ? run_per_replica(inputs, sizes, function)
-                            : run_whole_graph(inputs, sizes, function);
+  generators_.begin();
+  return relays_ != nullptr ? run_per_replica(call, sizes, output_dims)
+                            : run_whole_graph(call, sizes, output_dims);
 }
 
-// One chunk: the module itself, with no replica and no thread.
-at::Tensor DataParallelCore::run_alone(c10::ArrayRef<at::Tensor> inputs,
-                                       const ForwardFunction& function) {
-  // A row by itself gets memory of its own as every chunk does: a module may write to its input.
-  const bool copies = devices_.size() > 1;
-  std::vector<at::Tensor> moved;
-  for (const at::Tensor& input : inputs) {
-    moved.push_back(copies && input.device() == devices_[0] ? input.clone()
-                                                            : input.to(devices_[0]));
+at::Tensor DataParallelCore::train_step(const ReplicaCall& call, LossReduction reduction) {
+  check_not_inside();
+  const std::vector<int64_t> sizes = sizes_for(call);
+  const auto rows = static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
+  std::vector<double> weights;
+  for (const int64_t size : sizes) {
+    const bool mean = reduction == LossReduction::kMean && sizes.size() > 1;
+    weights.push_back(mean ? static_cast<double>(size) / rows : 1);
+  }
+  at::Tensor total;
+  if (sizes.size() > 1 && relays_ != nullptr) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    state_->synchronize();
+    generators_.begin();
+    Prepared prepared = prepare_per_replica(call, sizes);
+    const Chunks chunks = prepared.forward.chunks;
+    prepared.node->set_forward(std::move(prepared.forward));
+    const auto loss_of = [&](size_t r) {
+      return run_replica(call, r, chunks[r], prepared.sources[r])[0];
+    };
+    // Hooks, which are the user's code, run without the lock.
+    total = prepared.node->train(loss_of, weights, [&lock] { lock.unlock(); });
+  } else {
+    const at::Tensor losses = run_chunks(call, sizes, {}).tensors[0];
+    total = sizes.size() == 1
+                ? losses.sum()
+                : (losses * at::tensor(weights, losses.options().requires_grad(false))).sum();
+    check_loss_requires_grad(total.requires_grad());
+    total.backward();
+  }
+  return to_output_device({total.detach()})[0];
+}
+
+// One chunk, or nothing to split: the module itself, with no replica and no thread.
+DataParallelCore::Joined DataParallelCore::run_alone(const ReplicaCall& call,
+                                                     c10::ArrayRef<int64_t> output_dims) {
+  // A row by itself is treated as every chunk is: a module may write to it.
+  const bool copies = devices_.size() > 1 && options_.policy != DevicePolicy::kOneDevice;
+  Tensors moved;
+  for (const at::Tensor& tensor : call.tensors) {
+    if (!tensor.defined()) {
+      moved.push_back(tensor);
+    } else if (copies && tensor.device() == devices_[0]) {
+      moved.push_back(tensor.clone());
+    } else {
+      moved.push_back(tensor.to(devices_[0]));
+    }
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   const ActiveCore active(this);
-  at::Tensor output = function(*module_, moved);
-  TORCH_CHECK(output.defined(), "[", name_, "] replica 0 returned an undefined tensor");
-  // One entry per replica, as when there are more chunks.
-  if (output.dim() == 0 && devices_.size() > 1 && !inputs.empty()) {
-    warn_scalars(name_);
-    output = output.reshape({1});
+  const Tensors result = call.run(0, *module_, moved);
+  const auto outputs =
+      collect_outputs(name_, {result}, call.placements_of_result(1), output_dims, options_.dim);
+  const bool makes_vectors = devices_.size() > 1 && options_.policy == DevicePolicy::kReplicas &&
+                             !split_tensors(call).empty();
+  Joined joined;
+  for (const OutputParts& output : outputs) {
+    // One entry per replica, as when there are more chunks.
+    const bool vector = output.scalars && makes_vectors;
+    joined.tensors.push_back(vector ? output.parts[0].reshape({1}) : output.parts[0]);
+    joined.made_vectors = joined.made_vectors || vector;
+    joined.has_scalars = joined.has_scalars || output.scalars;
   }
-  return to_output_device(std::move(output));
+  joined.tensors = to_output_device(std::move(joined.tensors));
+  return joined;
 }
 
-at::Tensor DataParallelCore::to_output_device(at::Tensor output) const {
-  return options_.output_device.has_value()
-             ? output.to(comm::normalize_device(name_, *options_.output_device))
-             : output;
-}
-
-std::vector<at::Tensor> DataParallelCore::run_replicas(const Chunks& chunks,
-                                                       const ForwardFunction& function,
-                                                       const Chunks& sources) {
-  std::vector<std::function<at::Tensor(const std::vector<at::Tensor>&)>> calls;
-  for (size_t r = 0; r < chunks.size(); ++r) {
-    calls.emplace_back([this, r, &function, &sources](const std::vector<at::Tensor>& arguments) {
-      for (size_t j = 0; !sources.empty() && j < arguments.size(); ++j) {
-        const at::NoGradGuard no_grad;
-        arguments[j].copy_(sources[r][j]);
-      }
-      const ActiveCore active(this);
-      return function(*state_->replicas()[r], arguments);
-    });
-  }
-  RunOptions run_options;
-  run_options.intra_op_threads = options_.threads_per_replica;
-  return parallel_apply(*pool_, calls, chunks,
-                        c10::ArrayRef<c10::Device>(devices_).slice(0, chunks.size()), run_options);
-}
-
-at::Tensor DataParallelCore::run_whole_graph(c10::ArrayRef<at::Tensor> inputs,
-                                             const std::vector<int64_t>& sizes,
-                                             const ForwardFunction& function) {
-  const auto devices = c10::ArrayRef<c10::Device>(devices_).slice(0, sizes.size());
-  comm::ScatterOptions scatter;
-  scatter.chunk_sizes = sizes;
-  scatter.dim = options_.dim;
-  scatter.collectives = options_.replicate.collectives;
-  Chunks chunks(sizes.size());
-  for (const at::Tensor& input : inputs) {
-    auto pieces = autograd_fns::scatter(input, devices, scatter);
-    for (size_t r = 0; r < pieces.size(); ++r) {
-      chunks[r].push_back(std::move(pieces[r]));
+std::vector<at::Tensor> DataParallelCore::to_output_device(Tensors outputs) const {
+  if (options_.output_device.has_value()) {
+    const c10::Device device = comm::normalize_device(name_, *options_.output_device);
+    for (at::Tensor& output : outputs) {
+      output = output.defined() ? output.to(device) : output;
     }
   }
-  const std::vector<at::Tensor> outputs = run_replicas(chunks, function, {});
-  const bool scalars = check_outputs(name_, outputs, options_.dim);
-  return autograd_fns::gather(outputs, options_.output_device.value_or(devices_[0]),
-                              scalars ? 0 : options_.dim, {options_.replicate.collectives});
+  return outputs;
 }
 
-at::Tensor DataParallelCore::run_per_replica(c10::ArrayRef<at::Tensor> given,
-                                             const std::vector<int64_t>& sizes,
-                                             const ForwardFunction& function) {
-  // Recorded: the gradient of an input on another device finds its way back.
-  std::vector<at::Tensor> inputs;
-  for (const at::Tensor& input : given) {
-    inputs.push_back(input.to(devices_[0]));
+RunOptions DataParallelCore::run_options() const {
+  return {/*intra_op_threads=*/options_.threads_per_replica};
+}
+
+std::vector<at::Tensor> DataParallelCore::run_replica(const ReplicaCall& call, size_t r,
+                                                      const Tensors& chunks,
+                                                      const Tensors& sources) {
+  for (size_t j = 0; j < sources.size(); ++j) {
+    if (sources[j].defined()) {
+      const at::NoGradGuard no_grad;
+      chunks[j].copy_(sources[j]);
+    }
   }
-  const std::shared_ptr<RelaySet>& relays = relays_->current();
+  const ActiveCore active(this);
+  const replicate::internal::ReplicaGenerators::Scope draws(generators_, r);
+  return call.run(r, *state_->replicas()[r], chunks);
+}
+
+std::vector<OutputParts> DataParallelCore::run_replicas(const ReplicaCall& call,
+                                                        const Chunks& chunks, const Chunks& sources,
+                                                        c10::ArrayRef<int64_t> output_dims) {
+  std::vector<std::function<Tensors(const Tensors&)>> calls;
+  for (size_t r = 0; r < chunks.size(); ++r) {
+    calls.emplace_back([this, r, &call, &sources](const Tensors& tensors) {
+      return run_replica(call, r, tensors, sources.empty() ? Tensors() : sources[r]);
+    });
+  }
+  const auto devices = c10::ArrayRef<c10::Device>(devices_).slice(0, chunks.size());
+  const auto by_replica = parallel_apply(*pool_, calls, chunks, devices, run_options());
+  return collect_outputs(name_, by_replica, call.placements_of_result(chunks.size()), output_dims,
+                         options_.dim);
+}
+
+DataParallelCore::Joined DataParallelCore::run_whole_graph(const ReplicaCall& call,
+                                                           const std::vector<int64_t>& sizes,
+                                                           c10::ArrayRef<int64_t> output_dims) {
+  const auto devices = c10::ArrayRef<c10::Device>(devices_).slice(0, sizes.size());
+  const Chunks chunks =
+      scatter_arguments(call, sizes, options_.dim, devices, options_.replicate.collectives);
+  const c10::Device destination = options_.output_device.value_or(devices_[0]);
+  Joined joined;
+  for (OutputParts& output : run_replicas(call, chunks, {}, output_dims)) {
+    const at::Tensor& first = output.parts[0];
+    joined.has_scalars = joined.has_scalars || output.scalars;
+    joined.made_vectors = joined.has_scalars;
+    for (size_t r = 0; r < output.parts.size() && output.scalars; ++r) {
+      output.parts[r] = output.parts[r].reshape({1});
+    }
+    if (!first.defined()) {
+      joined.tensors.push_back(first);
+    } else if (output.whole) {
+      joined.tensors.push_back(first.to(destination));
+    } else {
+      joined.tensors.push_back(autograd_fns::gather(output.parts, destination, output.dim,
+                                                    {options_.replicate.collectives}));
+    }
+  }
+  return joined;
+}
+
+std::shared_ptr<const SumPlan> DataParallelCore::plan_for(const std::shared_ptr<RelaySet>& relays) {
   if (planned_.lock() != relays) {
     std::vector<int64_t> num_elements;
     for (const auto& tensor : relays->tensors()) {
       num_elements.push_back(tensor.original.numel());
     }
-    plan_ = std::make_shared<SumPlan>(num_elements, devices_.size());
+    plan_ = std::make_shared<SumPlan>(num_elements, num_replicas_);
     planned_ = relays;
   }
+  return plan_;
+}
+
+DataParallelCore::Prepared DataParallelCore::prepare_per_replica(
+    const ReplicaCall& call, const std::vector<int64_t>& sizes) {
+  // Recorded: the gradient of an input on another device finds its way back.
+  Tensors inputs;
+  for (const at::Tensor& tensor : call.tensors) {
+    inputs.push_back(tensor.defined() ? tensor.to(devices_[0]) : tensor);
+  }
+  const std::shared_ptr<RelaySet>& relays = relays_->current();
   const bool records = at::GradMode::is_enabled();
   torch::autograd::edge_list edges(inputs.size());
   for (size_t j = 0; j < inputs.size() && records; ++j) {
-    if (inputs[j].requires_grad()) {
+    if (inputs[j].defined() && inputs[j].requires_grad()) {
       edges[j] = variable::gradient_edge(inputs[j]);
     }
   }
@@ -293,62 +351,49 @@ at::Tensor DataParallelCore::run_per_replica(c10::ArrayRef<at::Tensor> given,
   for (const auto& tensor : relays->tensors()) {
     edges.push_back(tensor.edge);
   }
-  ReplicaRuntime runtime{pool_, {}, devices_, shared_from_this()};
-  runtime.run_options.intra_op_threads = options_.threads_per_replica;
-  auto node =
-      autograd_fns::make_node<ReplicaBackward>(relays, plan_, std::move(runtime), std::move(edges));
+  ReplicaRuntime runtime{pool_, run_options(), devices_, &generators_, shared_from_this()};
+  auto node = autograd_fns::make_node<ReplicaBackward>(relays, plan_for(relays), std::move(runtime),
+                                                       std::move(edges));
 
   ReplicaForward forward;
-  forward.dim = options_.dim;
-  forward.input_dim = options_.dim;
-  forward.chunks.resize(sizes.size());
-  forward.input_relays.resize(sizes.size());
-  // Chunks have memory of their own: a module may write to its input, and must then neither change
-  // the caller's batch nor raise the version of what another replica has saved.
-  Chunks sources(sizes.size());
-  int64_t begin = 0;
-  for (size_t r = 0; r < sizes.size(); ++r) {
-    const at::NoGradGuard no_grad;
-    for (size_t j = 0; j < inputs.size(); ++j) {
-      sources[r].push_back(inputs[j].narrow(options_.dim, begin, sizes[r]).detach());
-      at::Tensor chunk = at::empty_like(sources[r].back());
-      std::shared_ptr<Relay> relay;
-      if (input_edges[j].is_valid()) {
-        // Through a recorded narrow(), which knows where in the input the chunk's gradient belongs.
-        const at::AutoGradMode recording(true);
-        const at::Tensor part = inputs[j].narrow(options_.dim, begin, sizes[r]);
-        relay = autograd_fns::make_node<Relay>(Relay::Kind::kInput, node->id(), j,
-                                               variable::gradient_edge(part));
-        relay->add_input_metadata(chunk);
-        variable::set_gradient_edge(chunk, {relay, 0});
-      }
-      forward.chunks[r].push_back(std::move(chunk));
-      forward.input_relays[r].push_back(std::move(relay));
-    }
-    begin += sizes[r];
-  }
+  Chunks sources =
+      cut_arguments(call, sizes, options_.dim, inputs, input_edges, node->id(), forward);
+  return {std::move(node), std::move(forward), std::move(sources)};
+}
 
-  forward.outputs = run_replicas(forward.chunks, function, sources);
-  forward.scalars = check_outputs(name_, forward.outputs, options_.dim);
-  if (forward.scalars) {
-    warn_scalars(name_);
-  }
-  at::Tensor output;
-  bool needs_gradient = false;
-  {
-    const at::NoGradGuard no_grad;
-    output = forward.scalars ? at::stack(forward.outputs) : at::cat(forward.outputs, options_.dim);
-    for (const at::Tensor& part : forward.outputs) {
-      forward.sizes.push_back(forward.scalars ? 1 : part.size(options_.dim));
-      needs_gradient = needs_gradient || part.requires_grad();
+DataParallelCore::Joined DataParallelCore::run_per_replica(const ReplicaCall& call,
+                                                           const std::vector<int64_t>& sizes,
+                                                           c10::ArrayRef<int64_t> output_dims) {
+  auto [node, forward, sources] = prepare_per_replica(call, sizes);
+  Joined joined;
+  for (OutputParts& output : run_replicas(call, forward.chunks, sources, output_dims)) {
+    const at::Tensor& first = output.parts[0];
+    if (!first.defined()) {
+      joined.tensors.push_back(first);
+      continue;
+    }
+    joined.made_vectors = joined.made_vectors || output.scalars;
+    joined.has_scalars = joined.made_vectors;
+    {
+      const at::NoGradGuard no_grad;
+      joined.tensors.push_back(output.whole     ? first.clone()
+                               : output.scalars ? at::stack(output.parts)
+                                                : at::cat(output.parts, output.dim));
+    }
+    const bool needs_gradient =
+        std::any_of(output.parts.begin(), output.parts.end(),
+                    [](const at::Tensor& part) { return part.requires_grad(); });
+    if (at::GradMode::is_enabled() && needs_gradient) {
+      torch::autograd::set_history(joined.tensors.back(), node);
+      forward.add_output(std::move(output));
     }
   }
-  if (records && needs_gradient) {
+  if (!forward.outputs.empty()) {
     node->set_forward(std::move(forward));
-    torch::autograd::set_history(output, node);
-    relays->add_node(node);
+    relays_->current()->add_node(node);
   }
-  return to_output_device(std::move(output));
+  joined.tensors = to_output_device(std::move(joined.tensors));
+  return joined;
 }
 
 }  // namespace lockstep::parallel::internal

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
+#include "parallel/device_policy.h"
 #include "replicate/replicate_options.h"
 
 namespace lockstep::parallel {
@@ -25,12 +27,30 @@ enum class BackwardEngine {
   kWholeGraph,
 };
 
+// How the losses of the replicas become the loss of the batch.
+enum class LossReduction {
+  kMean,  // each counts by the rows of its chunk: for losses that are means over rows
+  kSum,   // added up: for losses that are sums over rows
+};
+
 struct DataParallelOptions {
   // Where the output goes; the first device if absent.
   std::optional<c10::Device> output_device;
 
-  // The dimension along which inputs are split and outputs joined.
+  // The dimension along which inputs are split and outputs joined, unless said otherwise:
+  // for an argument by split_along() (arguments.h), for outputs by output_dims.
   int64_t dim = 0;
+
+  // For a forward that returns several tensors: the dimension along which each is joined, in the
+  // order in which they stand in the result. The output and the state of an LSTM: {0, 1, 1}.
+  std::vector<int64_t> output_dims;
+
+  // Whether all devices are used, or one. For the class only: data_parallel() has no steps to measure.
+  DevicePolicy policy = DevicePolicy::kReplicas;
+
+  // Lets DevicePolicy::kAutomatic choose for a module with which a split batch gives other results,
+  // as with BatchNorm in training or dropout.
+  bool allow_automatic_to_change_results = false;
 
   BackwardEngine backward = BackwardEngine::kAutomatic;
 

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -44,7 +45,8 @@ void explain_freed_values(c10::Error& error) {
     error.add_context(
         "[DataParallel] The replicas share a part of the graph, such as a tensor that was computed "
         "outside of the module and is used in its forward: the first replica's backward freed it. "
-        "Specify retain_graph=true, pass the tensor as an input, or use "
+        "Specify retain_graph=true, pass the tensor as an argument (in to_all_replicas() if it "
+        "does not belong to rows), or use "
         "BackwardEngine::kWholeGraph.");
   }
 }
@@ -60,9 +62,25 @@ ReplicaBackward::ReplicaBackward(std::shared_ptr<RelaySet> relays,
       runtime_(std::move(runtime)),
       num_inputs_(num_outputs() - relays_->tensors().size()) {}
 
+void check_loss_requires_grad(bool requires_grad) {
+  TORCH_CHECK(
+      requires_grad,
+      "[DataParallel] train_step: expected a loss that requires grad, but no replica's does: "
+      "grad mode is off, everything is frozen, or it was detached");
+}
+
+void ReplicaForward::add_output(OutputParts output) {
+  std::vector<int64_t> sizes = sizes_of(output);
+  outputs.push_back({std::move(output), std::move(sizes)});
+}
+
 variable_list ReplicaBackward::apply(variable_list&& gradients) {
   if (whole_) {
-    return split(gradients[0]);
+    variable_list all;
+    for (const variable_list& slices : split(gradients)) {
+      all.insert(all.end(), slices.begin(), slices.end());
+    }
+    return all;
   }
   const bool create = at::GradMode::is_enabled();
   const bool keep = create || torch::autograd::get_current_graph_task_keep_graph();
@@ -70,20 +88,78 @@ variable_list ReplicaBackward::apply(variable_list&& gradients) {
               "[DataParallel] trying to backward through the graph of a forward a second time: its "
               "saved values are freed after the first backward. Specify retain_graph=true there.");
   variable_list results(num_outputs());
-  if (!gradients[0].defined()) {
+  if (std::none_of(gradients.begin(), gradients.end(),
+                   [](const at::Tensor& gradient) { return gradient.defined(); })) {
     return results;
   }
-  const size_t num_replicas = forward_.outputs.size();
-  const size_t num_tensors = relays_->tensors().size();
-  // Asked here, since the engine's answer depends on the thread.
-  const bool everything = whole_graph_is_wanted();
   std::vector<bool> wanted(num_outputs());
   for (size_t e = 0; e < wanted.size(); ++e) {
     wanted[e] = task_should_compute_output(e);
   }
+  // Asked here, since the engine's answer depends on the thread.
+  const Request request{keep, create, whole_graph_is_wanted(), wanted};
+  Slices slices = split(gradients);
+  Gradients found = run_passes(request, slices, [](size_t) {});
+  if (create) {
+    found.parameters = sum_recorded(found.passes);
+    // Not before this backward is over: the engine has counted the edges as they are.
+    Engine::get_default_engine().queue_callback(
+        [relays = relays_, self = getptr()] { relays->open(); });
+  }
+  return deliver(request, std::move(found));
+}
 
-  const variable_list slices = split(gradients[0]);
-  std::vector<Pass> passes(num_replicas);
+at::Tensor ReplicaBackward::train(const std::function<at::Tensor(size_t)>& loss_of,
+                                  const std::vector<double>& weights,
+                                  const std::function<void()>& replicas_done) {
+  OutputParts losses;
+  losses.parts.resize(weights.size());
+  losses.scalars = true;
+  forward_.outputs.push_back({losses, std::vector<int64_t>(weights.size(), 1)});
+  const std::vector<bool> wanted(num_outputs(), true);
+  const Request request{/*keep=*/false, /*create=*/false, /*everything=*/true, wanted};
+  Slices slices(1, variable_list(weights.size()));
+  variable_list values(weights.size());
+  std::atomic<bool> needs_gradient{false};
+  released_ = true;  // no backward comes after this one
+  Gradients found = run_passes(request, slices, [&](size_t r) {
+    const at::Tensor loss = loss_of(r);
+    values[r] = loss.detach();
+    if (loss.requires_grad()) {
+      slices[0][r] = at::full_like(values[r], weights[r]);
+      forward_.outputs[0].joined.parts[r] = loss;
+      needs_gradient = true;
+    }
+  });
+  check_loss_requires_grad(needs_gradient);
+  replicas_done();
+  const at::NoGradGuard no_grad;
+  variable_list left = deliver(request, std::move(found));
+  edge_list roots;
+  variable_list gradients;
+  for (size_t e = 0; e < left.size(); ++e) {
+    if (left[e].defined() && next_edge(e).is_valid()) {
+      roots.push_back(next_edge(e));
+      gradients.push_back(std::move(left[e]));
+    }
+  }
+  if (!roots.empty()) {
+    Engine::get_default_engine().execute(roots, gradients, false, false, true, {});
+  }
+  at::Tensor total = values[0] * weights[0];
+  for (size_t r = 1; r < values.size(); ++r) {
+    total += values[r] * weights[r];
+  }
+  return total;
+}
+
+ReplicaBackward::Gradients ReplicaBackward::run_passes(const Request& request, const Slices& slices,
+                                                       const std::function<void(size_t)>& prepare) {
+  const size_t num_replicas = forward_.chunks.size();
+  const size_t num_tensors = relays_->tensors().size();
+  Gradients found;
+  std::vector<Pass>& passes = found.passes;
+  passes.resize(num_replicas);
   std::vector<variable_list*> delivered;
   for (Pass& pass : passes) {
     pass = {relays_->id(), id_, variable_list(num_tensors), variable_list(num_inputs_)};
@@ -92,13 +168,14 @@ variable_list ReplicaBackward::apply(variable_list&& gradients) {
   GradientSum sum(*plan_, delivered, num_tensors);
   Barrier barrier(static_cast<int64_t>(num_replicas));
   std::atomic<bool> failed{false};
-  variable_list sums;
   const auto thrown = runtime_.pool->try_run(
       static_cast<int64_t>(num_replicas),
       [&](int64_t r) {
+        const replicate::internal::ReplicaGenerators::Scope draws(*runtime_.generators, r);
         // Every worker comes to every barrier, whatever happens in between.
         std::exception_ptr error;
         const auto attempt = [&](const auto& phase) {
+          const at::NoGradGuard no_grad;
           try {
             if (!failed.load()) {
               phase();
@@ -109,9 +186,12 @@ variable_list ReplicaBackward::apply(variable_list&& gradients) {
           }
         };
         try {
-          run_replica(r, slices[r], passes[r], {keep, create, everything, wanted});
-          if (!keep) {
-            forward_.outputs[r].reset();  // and with it the graph, where it was made
+          prepare(r);
+          run_replica(r, slices, passes[r], request);
+          for (ReplicaForward::Output& output : forward_.outputs) {
+            if (!request.keep && static_cast<size_t>(r) < output.joined.parts.size()) {
+              output.joined.parts[r].reset();  // and with it the graph, where it was made
+            }
           }
         } catch (c10::Error& freed) {
           explain_freed_values(freed);
@@ -121,12 +201,12 @@ variable_list ReplicaBackward::apply(variable_list&& gradients) {
           error = std::current_exception();
           failed = true;
         }
-        if (!create) {
+        if (!request.create) {
           barrier.arrive_and_wait();
           attempt([&] { sum.run(r, num_replicas); });
           barrier.arrive_and_wait();
           if (r == 0) {
-            attempt([&] { sums = sum.take(); });
+            attempt([&] { found.parameters = sum.take(); });
           }
           barrier.arrive_and_wait();
           passes[r].parameters.clear();  // freed where they were made
@@ -138,51 +218,60 @@ variable_list ReplicaBackward::apply(variable_list&& gradients) {
       runtime_.run_options);
   throw_first_failure(thrown, runtime_.devices);
 
-  if (create) {
-    sums = sum_recorded(passes);
-    // Not before this backward is over: the engine has counted the edges as they are.
-    Engine::get_default_engine().queue_callback(
-        [relays = relays_, self = getptr()] { relays->open(); });
-  }
-  for (size_t i = 0; i < num_tensors; ++i) {
-    if (sums[i].defined() && !(everything && !create && set_directly(i, sums[i]))) {
-      results[num_inputs_ + i] = std::move(sums[i]);
+  return found;
+}
+
+variable_list ReplicaBackward::deliver(const Request& request, Gradients found) const {
+  variable_list results(num_outputs());
+  for (size_t i = 0; i < found.parameters.size(); ++i) {
+    at::Tensor& sum = found.parameters[i];
+    const bool direct = request.everything && !request.create;
+    if (sum.defined() && !(direct && set_directly(i, sum))) {
+      results[num_inputs_ + i] = std::move(sum);
     }
   }
   for (size_t j = 0; j < num_inputs_; ++j) {
-    if (wanted[j]) {
-      results[j] = join_input_gradient(passes, j);
+    if (request.wanted[j] && next_edge(j).is_valid()) {
+      results[j] = join_input_gradient(found.passes, j);
     }
   }
   return results;
 }
 
-// The gradient of each replica's output.
-variable_list ReplicaBackward::split(const at::Tensor& gradient) const {
-  variable_list slices(forward_.sizes.size());
-  if (!gradient.defined()) {
-    return slices;
-  }
-  int64_t begin = 0;
-  for (size_t r = 0; r < slices.size(); ++r) {
-    slices[r] = forward_.scalars ? gradient.select(0, static_cast<int64_t>(r))
-                                 : gradient.narrow(forward_.dim, begin, forward_.sizes[r]);
-    begin += forward_.sizes[r];
+ReplicaBackward::Slices ReplicaBackward::split(const variable_list& gradients) const {
+  Slices slices;
+  for (size_t k = 0; k < forward_.outputs.size(); ++k) {
+    const auto& [output, sizes] = forward_.outputs[k];
+    slices.emplace_back(sizes.size());
+    int64_t begin = 0;
+    for (size_t r = 0; r < sizes.size() && gradients[k].defined(); ++r) {
+      slices[k][r] = output.whole     ? gradients[k]
+                     : output.scalars ? gradients[k].select(0, static_cast<int64_t>(r))
+                                      : gradients[k].narrow(output.dim, begin, sizes[r]);
+      begin += sizes[r];
+    }
   }
   return slices;
 }
 
-void ReplicaBackward::run_replica(size_t replica, const at::Tensor& gradient, Pass& pass,
+void ReplicaBackward::run_replica(size_t replica, const Slices& slices, Pass& pass,
                                   const Request& request) const {
-  const at::Tensor& output = forward_.outputs[replica];
-  if (!output.requires_grad()) {
+  edge_list roots;
+  variable_list gradients;
+  for (size_t k = 0; k < slices.size(); ++k) {
+    if (replica < slices[k].size() && slices[k][replica].defined() &&
+        forward_.outputs[k].joined.parts[replica].requires_grad()) {
+      roots.push_back(variable::gradient_edge(forward_.outputs[k].joined.parts[replica]));
+      gradients.push_back(slices[k][replica]);
+    }
+  }
+  if (roots.empty()) {
     return;
   }
   const PassScope scope(pass);
   Engine& engine = Engine::get_default_engine();
-  const edge_list root = {variable::gradient_edge(output)};
   if (request.everything) {
-    engine.execute(root, {gradient}, request.keep, request.create, /*accumulate_grad=*/true, {});
+    engine.execute(roots, gradients, request.keep, request.create, /*accumulate_grad=*/true, {});
     return;
   }
   edge_list targets;
@@ -202,7 +291,7 @@ void ReplicaBackward::run_replica(size_t replica, const at::Tensor& gradient, Pa
   if (targets.empty()) {
     return;
   }
-  variable_list found = engine.execute(root, {gradient}, request.keep, request.create,
+  variable_list found = engine.execute(roots, gradients, request.keep, request.create,
                                        /*accumulate_grad=*/false, targets);
   for (size_t t = 0; t < targets.size(); ++t) {
     *places[t] = std::move(found[t]);
@@ -221,6 +310,13 @@ variable_list ReplicaBackward::sum_recorded(const std::vector<Pass>& passes) con
 
 at::Tensor ReplicaBackward::join_input_gradient(const std::vector<Pass>& passes,
                                                 size_t input) const {
+  if (forward_.input_joins[input].whole) {
+    at::Tensor sum;
+    for (const Pass& pass : passes) {
+      sum = add_gradients(sum, pass.inputs[input]);
+    }
+    return sum;
+  }
   bool any = false;
   std::vector<at::Tensor> parts;
   for (size_t r = 0; r < passes.size(); ++r) {
@@ -228,7 +324,7 @@ at::Tensor ReplicaBackward::join_input_gradient(const std::vector<Pass>& passes,
     any = any || part.defined();
     parts.push_back(part.defined() ? part : at::zeros_like(forward_.chunks[r][input].detach()));
   }
-  return any ? at::cat(parts, forward_.input_dim) : at::Tensor();
+  return any ? at::cat(parts, forward_.input_joins[input].dim) : at::Tensor();
 }
 
 // Puts the sum where AccumulateGrad would, for a third of the cost, if that is all it would do.
@@ -254,7 +350,9 @@ bool ReplicaBackward::set_directly(size_t tensor, at::Tensor& gradient) const {
 
 void ReplicaBackward::release_variables() {
   // Once whole, the graphs of the replicas hang on the next edges and free their own values.
-  forward_.outputs.clear();
+  for (ReplicaForward::Output& output : forward_.outputs) {
+    output.joined.parts.clear();  // but not the sizes, by which a later backward splits
+  }
   forward_.chunks.clear();
   // What else holds a part of the graph, such as a module that remembers its last output, may still
   // send gradients: without this node in between.
@@ -279,8 +377,10 @@ void ReplicaBackward::on_relays_opened() {
   }
   open_input_relays();
   edge_list roots;
-  for (const at::Tensor& output : forward_.outputs) {
-    roots.push_back(output.requires_grad() ? variable::gradient_edge(output) : Edge());
+  for (const auto& output : forward_.outputs) {
+    for (const at::Tensor& part : output.joined.parts) {
+      roots.push_back(part.requires_grad() ? variable::gradient_edge(part) : Edge());
+    }
   }
   next_edges() = std::move(roots);
   whole_ = true;
