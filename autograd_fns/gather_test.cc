@@ -15,6 +15,7 @@
 #include "testing/gradcheck.h"
 #include "testing/matchers.h"
 #include "testing/random.h"
+#include "testing/warnings.h"
 
 namespace lockstep::autograd_fns {
 namespace {
@@ -24,22 +25,10 @@ using lockstep::testing::gradcheck;
 using lockstep::testing::gradgradcheck;
 using lockstep::testing::random_tensor;
 using lockstep::testing::ThrowsError;
+using lockstep::testing::Warnings;
 using ::testing::HasSubstr;
 
 const c10::Device kHost(at::kCPU);
-
-// Collects warnings while it lives; also those that are given once per process.
-class WarningCollector : public c10::WarningHandler {
- public:
-  WarningCollector() : guard_(this), always_(true) {}
-  void process(const c10::Warning& warning) override { messages.push_back(warning.msg()); }
-
-  std::vector<std::string> messages;
-
- private:
-  c10::WarningUtils::WarningHandlerGuard guard_;
-  c10::WarningUtils::WarnAlways always_;
-};
 
 class AutogradGatherTest : public ::testing::TestWithParam<lockstep::testing::DeviceSet> {
  protected:
@@ -138,7 +127,7 @@ TEST_P(AutogradGatherTest, NumericGradientsOfBothOrders) {
 }
 
 TEST_P(AutogradGatherTest, ScalarsBecomeAVectorAndTheirGradientsScalars) {
-  WarningCollector warnings;
+  Warnings warnings;
   for (const auto& [dim, destination] :
        {std::pair(0, devices()[0]), std::pair(-1, devices()[0]), std::pair(0, kHost)}) {
     const auto inputs = scalars();
@@ -157,7 +146,7 @@ TEST_P(AutogradGatherTest, ScalarsBecomeAVectorAndTheirGradientsScalars) {
 }
 
 TEST_P(AutogradGatherTest, NumericGradientsOfBothOrdersForScalars) {
-  WarningCollector warnings;
+  Warnings warnings;
   const auto squared = [&](const auto& in) {
     const at::Tensor joined = run(in);
     return std::vector<at::Tensor>{joined * joined};
@@ -169,7 +158,7 @@ TEST_P(AutogradGatherTest, NumericGradientsOfBothOrdersForScalars) {
 }
 
 TEST_P(AutogradGatherTest, ScalarsGiveOneWarningACallAndOthersNone) {
-  WarningCollector warnings;
+  Warnings warnings;
   run(leaves(2));
   EXPECT_TRUE(warnings.messages.empty());
   run(scalars());

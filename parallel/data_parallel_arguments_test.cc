@@ -3,7 +3,7 @@
 #include <string>
 #include <tuple>
 
-#include "parallel/data_parallel_fixture.h"
+#include "parallel/data_parallel_of_fixture.h"
 
 namespace lockstep::parallel {
 
@@ -29,16 +29,7 @@ using lockstep::testing::AllClose;
 using lockstep::testing::BitwiseEqual;
 using lockstep::testing::ThrowsError;
 
-class DataParallelArgumentsTest : public DataParallelTest {
- protected:
-  // DataParallel of a new module on the devices.
-  template <class M>
-  DataParallel<M> parallel_of(std::shared_ptr<M> module) const {
-    module->reset();
-    module->to(first());
-    return DataParallel<M>(std::move(module), devices(), options());
-  }
-};
+class DataParallelArgumentsTest : public DataParallelOfTest {};
 LOCKSTEP_INSTANTIATE_DATA_PARALLEL(DataParallelArgumentsTest);
 
 // --- arguments -------------------------------------------------------------------------------

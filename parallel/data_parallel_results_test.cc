@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <variant>
 
-#include "parallel/data_parallel_fixture.h"
+#include "parallel/data_parallel_of_fixture.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -20,17 +20,7 @@ using lockstep::testing::AllClose;
 using lockstep::testing::BitwiseEqual;
 using lockstep::testing::ThrowsError;
 
-class DataParallelResultsTest : public DataParallelTest {
- protected:
-  // DataParallel of a new module on the devices.
-  template <class M>
-  DataParallel<M> parallel_of(std::shared_ptr<M> module) const {
-    module->reset();
-    module->to(first());
-    return DataParallel<M>(std::move(module), devices(), options());
-  }
-  std::string last() const { return std::to_string(num_devices() - 1); }
-};
+class DataParallelResultsTest : public DataParallelOfTest {};
 LOCKSTEP_INSTANTIATE_DATA_PARALLEL(DataParallelResultsTest);
 
 struct Nested : torch::nn::Cloneable<Nested> {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "parallel/data_parallel_fixture.h"
+#include "testing/warnings.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -218,6 +219,13 @@ TEST_P(TrainStepTest, OptionsForOutputsDoNotTouchTheLoss) {
     const at::Tensor total = parallel.train_step(mean_loss, data({rows, 3}, 1), data({rows, 2}, 2));
     EXPECT_EQ(total.device(), c10::Device(c10::kCPU));
   }
+}
+
+TEST_P(TrainStepTest, ItsLossesAreScalarsWithoutAWarning) {
+  DataParallel parallel(net_, devices(), options());
+  const lockstep::testing::Warnings warnings;
+  parallel.train_step(mean_loss, data({6, 3}, 1), data({6, 2}, 2));
+  EXPECT_TRUE(warnings.messages.empty());
 }
 
 TEST_P(TrainStepTest, AHookMayUseTheObjectItself) {

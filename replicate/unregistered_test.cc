@@ -2,7 +2,6 @@
 // Modules whose layers nobody registered: they cannot be replicated, and the user is told.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
-#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/cloneable.h>
@@ -10,7 +9,6 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
-#include <string>
 #include <vector>
 
 #include "replicate/replicas_fixture.h"
@@ -18,24 +16,17 @@
 #include "replicate/replicate.h"
 #include "replicate/test_modules.h"
 #include "testing/device_sets.h"
+#include "testing/warnings.h"
 
 namespace lockstep::replicate {
 namespace {
 
 using lockstep::testing::BitwiseEqual;
+using lockstep::testing::Warnings;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-class Warnings : public c10::WarningHandler {
- public:
-  Warnings() : guard_(this), always_(true) {}
-  void process(const c10::Warning& warning) override { text += warning.msg() + '\n'; }
-
-  std::string text;
-
- private:
-  c10::WarningUtils::WarningHandlerGuard guard_;
-  c10::WarningUtils::WarnAlways always_;
-};
+using ::testing::IsEmpty;
 
 struct PlainVectorImpl : torch::nn::Cloneable<PlainVectorImpl> {
   PlainVectorImpl() { reset(); }
@@ -66,10 +57,10 @@ LOCKSTEP_INSTANTIATE_DEVICE_SETS(UnregisteredTest);
 TEST_P(UnregisteredTest, AModuleThatRegistersNothingGetsAWarningWithTheRemedy) {
   Warnings warnings;
   replicate(std::make_shared<PlainVectorImpl>(), devices(), options());
-  EXPECT_THAT(warnings.text, HasSubstr("nothing is registered in the module of type "
-                                       "lockstep::replicate::"));
-  EXPECT_THAT(warnings.text, HasSubstr("PlainVectorImpl"));
-  EXPECT_THAT(warnings.text, HasSubstr("ModuleList"));
+  EXPECT_THAT(warnings.messages,
+              ElementsAre(AllOf(
+                  HasSubstr("nothing is registered in the module of type lockstep::replicate::"),
+                  HasSubstr("PlainVectorImpl"), HasSubstr("ModuleList"))));
 }
 
 TEST_P(UnregisteredTest, TheSameLayersInAModuleListTrainWithoutAWarning) {
@@ -80,14 +71,14 @@ TEST_P(UnregisteredTest, TheSameLayersInAModuleListTrainWithoutAWarning) {
   }
   EXPECT_THAT(net->parameters()[0].grad().cpu(),
               BitwiseEqual(at::ones({2, 2}) * static_cast<double>(k())));
-  EXPECT_EQ(warnings.text, "");
+  EXPECT_THAT(warnings.messages, IsEmpty());
 }
 
 TEST_P(UnregisteredTest, LayersWithoutTensorsAndReplicatablesGetNoWarning) {
   Warnings warnings;
   replicate(torch::nn::Dropout(0.5), devices(), options());
   replicate(std::make_shared<NothingImpl>(), devices(), options());
-  EXPECT_EQ(warnings.text, "");
+  EXPECT_THAT(warnings.messages, IsEmpty());
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "comm/nccl/scripted_nccl_fixture.h"
 #include "testing/matchers.h"
 #include "testing/simdev/test_environment.h"
+#include "testing/warnings.h"
 
 namespace lockstep::comm::nccl {
 namespace {
@@ -247,21 +248,13 @@ TEST_F(NcclCommunicatorTest, CloseDestroysTheOthersIfOneIsRefused) {
   EXPECT_THAT([&] { communicator_->launch("sum", all_reduce); }, ThrowsError("was aborted"));
 }
 
-struct Warnings final : c10::WarningHandler {
-  void process(const c10::Warning& warning) override { texts.push_back(warning.msg()); }
-  std::vector<std::string> texts;
-};
-
 TEST_F(NcclCommunicatorTest, DestructorClosesAndOnlyWarnsIfThatFails) {
   NcclScript script;
   script.destroy_refused = {{0, Result::kInternalError}};
   change_nccl_script(script);
-  Warnings warnings;
-  {
-    const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
-    communicator_.reset();
-  }
-  EXPECT_THAT(warnings.texts, ElementsAre(HasSubstr("[close] ncclCommDestroy failed")));
+  lockstep::testing::Warnings warnings;
+  communicator_.reset();
+  EXPECT_THAT(warnings.messages, ElementsAre(HasSubstr("[close] ncclCommDestroy failed")));
   EXPECT_THAT(log_since_made(), Contains("finalize 2"));
 }
 
