@@ -2,12 +2,16 @@
 #include "replicate/random_draws.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
+#include <dlfcn.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,7 +39,43 @@ namespace {
 // Registering writes to each operator's table while other threads may read other entries of it,
 // as the loading of any library with operators does.
 
+//
+// A program may hold several copies of this library, each in a shared object of its own, but a key
+// has one set of kernels. The copy that comes first registers them; the others find it by an
+// operator that says where its rule of a thread is kept, and put their rules there.
+
 thread_local DrawRule* current_rule = nullptr;
+
+// Where a thread's rule is kept that the kernels go by.
+using Slot = DrawRule** (*)();
+DrawRule** own_slot() { return &current_rule; }
+std::atomic<Slot> slot{&own_slot};
+
+// The number is that of DrawRule's layout.
+const c10::OperatorName kSlotOperator("lockstep::draw_rule_slot_1", "");
+
+void push_own_slot(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  torch::jit::push(*stack, static_cast<int64_t>(reinterpret_cast<intptr_t>(&own_slot)));
+}
+
+// That of the copy which has registered the kernels, or null.
+Slot find_slot() {
+  const auto op = c10::Dispatcher::singleton().findSchema(kSlotOperator);
+  if (!op.has_value()) {
+    return nullptr;
+  }
+  torch::jit::Stack stack;
+  op->callBoxed(stack);
+  return reinterpret_cast<Slot>(static_cast<intptr_t>(torch::jit::pop(stack).toInt()));
+}
+
+// Kernels must stay where they are: other copies use them when this one's program part is gone.
+void keep_loaded() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(&own_slot), &info) != 0) {
+    dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+  }
+}
 
 constexpr const char* kFusedDropout = "aten::native_dropout";
 
@@ -155,9 +195,17 @@ class Kernels {
     auto& dispatcher = c10::Dispatcher::singleton();
     TORCH_CHECK(!dispatcher.hasBackendFallbackForDispatchKey(kDrawKey),
                 "[replicate] cannot intercept random draws: something else in this program, maybe "
-                "a second copy of lockstep, uses LibTorch's dispatch key ",
+                "another version of lockstep, uses LibTorch's dispatch key ",
                 c10::toString(kDrawKey));
     constexpr const char* kWho = "lockstep: a thread's random draws";
+    keep_loaded();
+    handles_.push_back(
+        dispatcher.registerDef(c10::FunctionSchema(kSlotOperator.name, kSlotOperator.overload_name,
+                                                   {}, {c10::Argument("", c10::IntType::get())}),
+                               kWho));
+    handles_.push_back(dispatcher.registerImpl(
+        kSlotOperator, c10::DispatchKey::CompositeImplicitAutograd,
+        c10::KernelFunction::makeFromBoxedFunction<&push_own_slot>(), std::nullopt, nullptr, kWho));
     handles_.push_back(
         dispatcher.registerFallback(kDrawKey, c10::KernelFunction::makeFallthrough(), kWho));
     for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
@@ -188,18 +236,22 @@ struct Probe final : DrawRule {
 
 bool DrawRule::leaves(const at::Tensor& /*tensor*/) { return false; }
 
-DrawRule* DrawRuleScope::current() { return current_rule; }
+DrawRule* DrawRuleScope::current() { return *slot.load()(); }
 
 DrawRuleScope::DrawRuleScope(DrawRule& rule, Installed /*installed*/)
-    : outer_(std::exchange(current_rule, &rule)), key_(kDrawKey) {}
+    : outer_(std::exchange(*slot.load()(), &rule)), key_(kDrawKey) {}
 
-DrawRuleScope::~DrawRuleScope() { current_rule = outer_; }
+DrawRuleScope::~DrawRuleScope() { *slot.load()() = outer_; }
 
 DrawRuleScope::Installed DrawRuleScope::installed() {
   // Not at the start of the program, when LibTorch's operators may not be there yet; and never
   // undone, as other threads may draw while the program ends.
-  static const auto* const kernels = [] {
-    auto registered = std::make_unique<const Kernels>();
+  static const Kernels* const kernels = [] {
+    const Slot others = find_slot();
+    if (others != nullptr) {
+      slot = others;
+    }
+    auto registered = others == nullptr ? std::make_unique<const Kernels>() : nullptr;
     check_interception();
     return registered.release();
   }();
