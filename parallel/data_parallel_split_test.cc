@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How DataParallel splits inputs and joins outputs.
-#include "parallel/data_parallel_fixture.h"
+#include "parallel/data_parallel_of_fixture.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -235,7 +235,7 @@ TEST_P(DataParallelSplitTest, InputsThatCannotBeSplitAreErrorsThatNameThem) {
 }
 
 // Returns what `make` makes of each chunk.
-class DataParallelJoinTest : public DataParallelTest {
+class DataParallelJoinTest : public DataParallelOfTest {
  protected:
   using Make = std::function<at::Tensor(const at::Tensor& x)>;
   at::Tensor run(const Make& make, int64_t dim = 0) const {
@@ -251,7 +251,6 @@ class DataParallelJoinTest : public DataParallelTest {
     return parallel.forward(x);
   }
   static bool is_last(const at::Tensor& x) { return x[0][0].item<double>() > 0; }
-  std::string last() const { return std::to_string(num_devices() - 1); }
 };
 LOCKSTEP_INSTANTIATE_DATA_PARALLEL(DataParallelJoinTest);
 
